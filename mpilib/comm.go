@@ -24,7 +24,7 @@ type Comm struct {
 
 	session *Session // the one it was created from, directly or not; otherwise nil
 	inner   *Comm    // of an intercommunicator's local group; otherwise nil
-	lent    bool     // it is the inner communicator of another
+	isInner bool     // it is the inner communicator of another
 	slab    atomic.Pointer[slab]
 	sent    atomic.Pointer[Request] // a send that completed at once, and
 	got     atomic.Pointer[Request] // such a receive; see Comm.completed
@@ -54,7 +54,7 @@ func (w *World) newComm(n *calls.Created, h *ErrorHandler, s *Session) *Comm {
 		n.Init(&w.calls, &c.core, nil)
 		return c
 	}
-	c.inner = &Comm{world: w, lent: true}
+	c.inner = &Comm{world: w, isInner: true}
 	c.inner.handler.Store(h)
 	n.Init(&w.calls, &c.core, &c.inner.core)
 	return c

@@ -111,7 +111,7 @@ func (c *Comm) free() (last bool, err error) {
 	if c == c.world.comm || c == c.world.comms.self {
 		return false, fmt.Errorf("%w: it lasts as long as the world; call Finalize to leave", ErrArg)
 	}
-	if c.lent {
+	if c.isInner {
 		return false, fmt.Errorf("%w: it is freed with its intercommunicator", ErrArg)
 	}
 	if c.core.Freed.Swap(true) {

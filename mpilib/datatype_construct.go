@@ -6,8 +6,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/datatype"
 )
 
-// made wraps the result of a constructor.
-func made(call string, t *datatype.Type, err error) (*Datatype, error) {
+// newDatatype wraps the result of a constructor.
+func newDatatype(call string, t *datatype.Type, err error) (*Datatype, error) {
 	if err != nil {
 		return nil, typeError(call, err)
 	}
@@ -20,7 +20,7 @@ func derive(call string, old *Datatype, f func(old *datatype.Type) (*datatype.Ty
 		return nil, typeError(call, err)
 	}
 	t, err := f(old.t)
-	return made(call, t, err)
+	return newDatatype(call, t, err)
 }
 
 // wide and narrow convert lists; an int has 64 bits on every machine that this
@@ -112,7 +112,7 @@ func TypeStruct(lengths, displacements []int, types []*Datatype) (*Datatype, err
 		inner[i] = d.t
 	}
 	t, err := datatype.Struct(wide(lengths), wide(displacements), inner)
-	return made(call, t, err)
+	return newDatatype(call, t, err)
 }
 
 // TypeResized returns old with another lower bound and extent

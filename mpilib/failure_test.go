@@ -437,7 +437,7 @@ func TestOutcast(t *testing.T) {
 			}
 		}
 		if c.Rank() == 0 {
-			c.world.engine.Fail(3, errors.New("a test says so"))
+			c.world.engine.MarkFailed(3, errors.New("a test says so"))
 		}
 		if c.Rank() == 3 {
 			for r := range 3 {

@@ -94,48 +94,48 @@ func compared(c group.Comparison) Comparison {
 
 // Union returns all members of g, followed by those of b that are not in g
 // (MPI_Group_union; MPI-4.1, section 7.3.2).
-func (g *Group) Union(b *Group) *Group { return g.with(b, group.Union(g.g, b.g)) }
+func (g *Group) Union(b *Group) *Group { return g.combined(b, group.Union(g.g, b.g)) }
 
 // Intersection returns the members of g that are also in b, ordered as in g
 // (MPI_Group_intersection; MPI-4.1, section 7.3.2).
-func (g *Group) Intersection(b *Group) *Group { return g.with(b, group.Intersection(g.g, b.g)) }
+func (g *Group) Intersection(b *Group) *Group { return g.combined(b, group.Intersection(g.g, b.g)) }
 
 // Difference returns the members of g that are not in b, ordered as in g
 // (MPI_Group_difference; MPI-4.1, section 7.3.2).
-func (g *Group) Difference(b *Group) *Group { return g.with(b, group.Difference(g.g, b.g)) }
+func (g *Group) Difference(b *Group) *Group { return g.combined(b, group.Difference(g.g, b.g)) }
 
 // Incl returns the members that have the given ranks in g, in the order given
 // (MPI_Group_incl; MPI-4.1, section 7.3.2). No ranks give the empty group.
-func (g *Group) Incl(ranks []int) (*Group, error) { return g.made(g.g.Incl(ranks)) }
+func (g *Group) Incl(ranks []int) (*Group, error) { return g.derived(g.g.Incl(ranks)) }
 
 // Excl returns the members that have none of the given ranks in g, ordered as
 // in g (MPI_Group_excl; MPI-4.1, section 7.3.2). No ranks give g.
-func (g *Group) Excl(ranks []int) (*Group, error) { return g.made(g.g.Excl(ranks)) }
+func (g *Group) Excl(ranks []int) (*Group, error) { return g.derived(g.g.Excl(ranks)) }
 
 // RangeIncl returns the members whose ranks in g the triplets give, in the
 // order given (MPI_Group_range_incl; MPI-4.1, section 7.3.2).
 func (g *Group) RangeIncl(ranges []Triplet) (*Group, error) {
-	return g.made(g.g.RangeIncl(triplets(ranges)))
+	return g.derived(g.g.RangeIncl(triplets(ranges)))
 }
 
 // RangeExcl returns the members whose ranks in g no triplet gives, ordered as
 // in g (MPI_Group_range_excl; MPI-4.1, section 7.3.2).
 func (g *Group) RangeExcl(ranges []Triplet) (*Group, error) {
-	return g.made(g.g.RangeExcl(triplets(ranges)))
+	return g.derived(g.g.RangeExcl(triplets(ranges)))
 }
 
-func (g *Group) made(made *group.Group, err error) (*Group, error) {
+func (g *Group) derived(g2 *group.Group, err error) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mpilib: %w", err)
 	}
-	return &Group{made, g.self}, nil
+	return &Group{g2, g.self}, nil
 }
 
-func (g *Group) with(b *Group, made *group.Group) *Group {
+func (g *Group) combined(b *Group, g2 *group.Group) *Group {
 	if g.self == Undefined {
-		return &Group{made, b.self}
+		return &Group{g2, b.self}
 	}
-	return &Group{made, g.self}
+	return &Group{g2, g.self}
 }
 
 // Compare returns Ident for one communicator, Congruent for two of the same

@@ -7,11 +7,11 @@ import (
 
 // Pending is a nonblocking call that creates an object. Safe for concurrent use.
 type Pending[T any] struct {
-	comm *Comm
-	name string
-	done chan struct{}
-	made T     // valid once done is closed
-	err  error // valid once done is closed
+	comm   *Comm
+	name   string
+	done   chan struct{}
+	result T     // valid once done is closed
+	err    error // valid once done is closed
 }
 
 // inBackground runs f in a goroutine that Finalize waits for; f ends with ctx
@@ -22,7 +22,7 @@ func inBackground[T any](ctx context.Context, c *Comm, name string, f func(conte
 	started := c.world.calls.Start(func() {
 		defer close(p.done)
 		defer c.core.Occupy(-1)
-		p.made, p.err = f(ctx)
+		p.result, p.err = f(ctx)
 	})
 	if !started {
 		c.core.Occupy(-1)
@@ -45,11 +45,11 @@ func (p *Pending[T]) Wait(ctx context.Context) (T, error) {
 			return none, p.comm.called(p.name, fmt.Errorf("not complete: %w", ctx.Err()))
 		}
 	}
-	return p.made, p.comm.called(p.name, p.err)
+	return p.result, p.comm.called(p.name, p.err)
 }
 
 // Test reports whether the call is complete, and if so Wait's result.
-func (p *Pending[T]) Test() (made T, done bool, err error) {
+func (p *Pending[T]) Test() (result T, done bool, err error) {
 	if w := p.comm.world; w.replicated() {
 		found, err := w.indices(context.Background(), pointPending, func() ([]int, error) {
 			select {
@@ -60,16 +60,16 @@ func (p *Pending[T]) Test() (made T, done bool, err error) {
 			}
 		})
 		if err != nil || len(found) == 0 {
-			return made, false, err
+			return result, false, err
 		}
-		made, err = p.Wait(context.Background())
-		return made, true, err
+		result, err = p.Wait(context.Background())
+		return result, true, err
 	}
 	select {
 	case <-p.done:
-		made, err = p.Wait(context.Background())
-		return made, true, err
+		result, err = p.Wait(context.Background())
+		return result, true, err
 	default:
-		return made, false, nil
+		return result, false, nil
 	}
 }

@@ -117,7 +117,7 @@ func (c *Comm) memory() *Request {
 // same result share one, since it is immutable: so a stream of small messages allocates no memory,
 // whose collection would take longer than the messages. last is c's sent or got.
 func (c *Comm) completed(last *atomic.Pointer[Request], elem int, got engine.Result) *Request {
-	if r := last.Load(); r != nil && int(r.elem) == elem && r.core.Is(got) {
+	if r := last.Load(); r != nil && int(r.elem) == elem && r.core.HasResult(got) {
 		return r
 	}
 	r := newRequest(transfer{comm: c, send: last == &c.sent, peer: c.core.Local(got.Source), tag: got.Tag, elem: elem})
@@ -173,7 +173,7 @@ func (r *Request) await(ctx context.Context) {
 	switch {
 	case r.unstarted:
 	case r.seen != nil:
-		r.seen.Await(ctx, (*watchedRequest)(r)) // fails for parts of collective calls only
+		r.seen.Wait(ctx, (*watchedRequest)(r)) // fails for parts of collective calls only
 	default:
 		r.core.Wait(ctx)
 	}
@@ -226,7 +226,7 @@ func (r *Request) result() (Status, error) {
 		}
 	}
 	if r.seen != nil {
-		r.seen.Told((*watchedRequest)(r))
+		r.seen.CompletionSeen((*watchedRequest)(r))
 	}
 	if r.transfer().call != "" {
 		return emptyStatus, r.named(r.failed())

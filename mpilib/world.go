@@ -151,7 +151,7 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 	})
 	w.engine = engine.New(engine.Config{
 		Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared,
-		Connect: w.connect, Unmade: w.calls.Contexts.Unmade, OnNews: w.comms.agreements.Told, Replication: cfg.replication(),
+		Connect: w.connect, Unallocated: w.calls.Contexts.Unallocated, OnEvent: w.comms.agreements.HandleEvent, Replication: cfg.replication(),
 	})
 	w.calls.Engine, w.comms.agreements.Engine = w.engine, w.engine
 	if err := w.firstComms(); err != nil {
@@ -211,7 +211,7 @@ func (w *World) connect(ctx context.Context, process int) error {
 func (w *World) dead(processes []uint32, why string) {
 	for _, q := range processes {
 		if p := w.config.place; int64(q) < int64(p.Processes()) && int(q) != p.Process() {
-			w.engine.Fail(int(q), errors.New(why))
+			w.engine.MarkFailed(int(q), errors.New(why))
 		}
 	}
 }

@@ -20,9 +20,9 @@ import (
 type Agreements struct {
 	Engine *engine.Engine // set before all other fields
 
-	mu    sync.Mutex
-	of    map[uint32]*agreement
-	early map[int]int // number of stored notes of each process, in total
+	mu        sync.Mutex
+	byContext map[uint32]*agreement
+	early     map[int]int // number of stored notes of each process, in total
 }
 
 // maxEarly bounds the stored notes of agreements that this process has not called yet, for each
@@ -41,7 +41,7 @@ type agreement struct {
 	mu       sync.Mutex // never held while calling the program; calls to the engine are permitted
 	parties  *group.Group
 	member   *agree.Member // nil before the first call here
-	early    []engine.News
+	early    []engine.Event
 	waiting  map[uint64]chan agree.Decision // by number, for the waiting call
 	expelled error
 }
@@ -50,34 +50,34 @@ type agreement struct {
 func (all *Agreements) get(context uint32) *agreement {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	a := all.of[context]
+	a := all.byContext[context]
 	if a == nil {
-		if all.of == nil {
-			all.of = map[uint32]*agreement{}
+		if all.byContext == nil {
+			all.byContext = map[uint32]*agreement{}
 		}
 		a = &agreement{all: all, context: context, waiting: map[uint64]chan agree.Decision{}}
-		all.of[context] = a
+		all.byContext[context] = a
 	}
 	return a
 }
 
-// Told handles an event of the engine.
-func (all *Agreements) Told(n engine.News) {
+// HandleEvent handles an event of the engine.
+func (all *Agreements) HandleEvent(n engine.Event) {
 	if n.Kind == engine.Note {
-		all.get(n.Context).note(n)
+		all.get(n.Context).handleNote(n)
 		return
 	}
 	all.mu.Lock()
 	var each []*agreement
-	for _, a := range all.of {
+	for _, a := range all.byContext {
 		each = append(each, a)
 	}
 	all.mu.Unlock()
 	for _, a := range each {
 		if n.Kind == engine.Outcast {
-			a.outcast()
+			a.handleOutcast()
 		} else {
-			a.lost(n.Rank)
+			a.handleLoss(n.Rank)
 		}
 	}
 }
@@ -103,16 +103,16 @@ func (all *Agreements) Start(ctxID uint32, parties func() *group.Group, acknowle
 	seq, out := a.member.Start(v)
 	decided := make(chan agree.Decision, 1)
 	a.waiting[seq] = decided
-	a.do(out)
+	a.carryOut(out)
 	return func(ctx context.Context) (agree.Value, error) {
 		select {
 		case d, ok := <-decided:
 			if !ok {
-				return agree.Value{}, a.why()
+				return agree.Value{}, a.expelledError()
 			}
 			return d.Value, nil
 		case <-ctx.Done():
-			return agree.Value{}, fmt.Errorf("%w, while it waited for %s", context.Cause(ctx), a.who())
+			return agree.Value{}, fmt.Errorf("%w, while it waited for %s", context.Cause(ctx), a.describeAwaited())
 		}
 	}, nil
 }
@@ -137,8 +137,8 @@ func (a *agreement) join(parties func() *group.Group) {
 	a.early = nil
 }
 
-// note handles a note of another process.
-func (a *agreement) note(n engine.News) {
+// handleNote handles a note of another process.
+func (a *agreement) handleNote(n engine.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -147,26 +147,26 @@ func (a *agreement) note(n engine.News) {
 	case len(a.early) < maxEarly*a.all.Engine.Size() && a.all.countEarly(n.Rank, 1):
 		a.early = append(a.early, n)
 	default: // it has more than the protocol defines
-		a.all.Engine.Fail(n.Rank, fmt.Errorf("it sent too many notes of agreements that have not begun here, %d of this one", len(a.early)))
+		a.all.Engine.MarkFailed(n.Rank, fmt.Errorf("it sent too many notes of agreements that have not begun here, %d of this one", len(a.early)))
 	}
 }
 
 // countEarly counts the stored notes of a process, and reports whether one more may be stored.
-func (all *Agreements) countEarly(rank, more int) bool {
+func (all *Agreements) countEarly(rank, n int) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.early == nil {
 		all.early = map[int]int{}
 	}
-	if all.early[rank]+more > maxEarlyOfOne {
+	if all.early[rank]+n > maxEarlyOfOne {
 		return false
 	}
-	all.early[rank] += more
+	all.early[rank] += n
 	return true
 }
 
 // receive passes a note to the member. mu is held.
-func (a *agreement) receive(n engine.News) {
+func (a *agreement) receive(n engine.Event) {
 	m, err := agree.Parse(n.Note, a.parties.Size())
 	var out agree.Out
 	if err == nil {
@@ -176,14 +176,14 @@ func (a *agreement) receive(n engine.News) {
 	case errors.Is(err, agree.ErrExpelled):
 		a.leave(err)
 	case err != nil:
-		a.all.Engine.Fail(n.Rank, err)
+		a.all.Engine.MarkFailed(n.Rank, err)
 	}
-	a.do(out)
+	a.carryOut(out)
 }
 
-// outcast handles the news that others consider this process failed. They continue without it, and
+// handleOutcast handles the news that others consider this process failed. They continue without it, and
 // a decision with the others that have not reported it yet could differ from theirs.
-func (a *agreement) outcast() {
+func (a *agreement) handleOutcast() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leave(agree.ErrExpelled)
@@ -194,8 +194,8 @@ func (a *agreement) leave(err error) {
 	a.expel(fmt.Errorf("rank %d of the world: %w: %w", a.all.Engine.Rank(), mpi.ErrProcFailed, err))
 }
 
-// lost handles the end of the connection to a process.
-func (a *agreement) lost(world int) {
+// handleLoss handles the end of the connection to a process.
+func (a *agreement) handleLoss(world int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.member != nil {
@@ -208,15 +208,15 @@ func (a *agreement) lost(world int) {
 // processes. mu is held.
 func (a *agreement) fail(world int) {
 	if a.parties.Rank(world) >= 0 {
-		a.all.Engine.Fail(world, errors.New("it could not be reached for an agreement"))
+		a.all.Engine.MarkFailed(world, errors.New("it could not be reached for an agreement"))
 	}
 	if rank := a.parties.Rank(world); rank >= 0 && rank != a.parties.Rank(a.all.Engine.Rank()) {
-		a.do(a.member.Fail(rank))
+		a.carryOut(a.member.Fail(rank))
 	}
 }
 
-// do carries out the member's actions, as long as it is a member. mu is held.
-func (a *agreement) do(out agree.Out) {
+// carryOut carries out the member's actions, as long as it is a member. mu is held.
+func (a *agreement) carryOut(out agree.Out) {
 	if a.expelled != nil {
 		return
 	}
@@ -227,11 +227,11 @@ func (a *agreement) do(out agree.Out) {
 		}
 	}
 	for rank := range a.member.WaitsFor().Ranks() { // the others may not detect its failure
-		a.all.Engine.Expect(a.parties.WorldRank(rank))
+		a.all.Engine.AwaitNotes(a.parties.WorldRank(rank))
 	}
 	for _, d := range out.Decided {
 		for rank := range d.Value.Failed.Ranks() { // some may have learned it only here
-			a.all.Engine.Fail(a.parties.WorldRank(rank), errors.New("the others have agreed that it has failed"))
+			a.all.Engine.MarkFailed(a.parties.WorldRank(rank), errors.New("the others have agreed that it has failed"))
 		}
 		if c := a.waiting[d.Seq]; c != nil {
 			delete(a.waiting, d.Seq)
@@ -252,14 +252,14 @@ func (a *agreement) expel(why error) {
 	}
 }
 
-func (a *agreement) why() error {
+func (a *agreement) expelledError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.expelled
 }
 
-// who names the ranks that an agreement waits for.
-func (a *agreement) who() string {
+// describeAwaited names the ranks that an agreement waits for.
+func (a *agreement) describeAwaited() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return fmt.Sprintf("ranks %v", a.member.WaitsFor())

@@ -130,7 +130,7 @@ func (c *Call) Isend(dst, slot int, buf []byte) collectives.Request {
 	if c.seen != nil {
 		m := c.message(true, dst, c.Tag+slot, buf)
 		c.comm.Engine.StartSend(&m.handle, c.parties(), c.context, c.comm.Global(dst), c.Tag+slot, buf, engine.Standard, false)
-		m.seen.PartOf(c.seen, true)
+		m.seen.SetCall(c.seen, true)
 		return m
 	}
 	p := c.mail.Next(len(buf), true)
@@ -160,7 +160,7 @@ func (c *Call) IrecvPart(src int, p *buffer.Part) collectives.Request {
 func (c *Call) receive(m *message, buf []byte) *message {
 	c.comm.Engine.StartRecv(&m.handle, c.parties(), c.context, c.comm.Global(m.what.Peer), m.what.Tag, buf)
 	if m.seen != nil {
-		m.seen.PartOf(c.seen, false)
+		m.seen.SetCall(c.seen, false)
 	}
 	return m
 }
@@ -188,7 +188,7 @@ func (c *Call) watchedAny(ctx context.Context, requests []collectives.Request) (
 	}
 	if len(requests) == 1 {
 		m := requests[0].(*message)
-		if err := m.seen.Await(ctx, m); err != nil && ctx.Err() != nil {
+		if err := m.seen.Wait(ctx, m); err != nil && ctx.Err() != nil {
 			return 0, err
 		}
 		return 0, nil

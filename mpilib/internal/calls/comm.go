@@ -127,9 +127,9 @@ func (c *Comm) Occupy(n int) {
 		return
 	}
 	for i := range uint32(comm.ContextsPerComm) {
-		c.Engine.Forget(c.Context + i)
+		c.Engine.FreeContext(c.Context + i)
 		if c.Inner != nil {
-			c.Engine.Forget(c.Inner.Context + i)
+			c.Engine.FreeContext(c.Inner.Context + i)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func (c *plannedComm) Ways() []plan.Way {
 }
 
 func (c *plannedComm) Refused(ctx uint32) error {
-	return c.Engine.Refused(c.Everybody(), ctx)
+	return c.Engine.StartError(c.Everybody(), ctx)
 }
 
 // Background runs functions in goroutines, until it has ended.

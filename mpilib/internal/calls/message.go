@@ -45,7 +45,7 @@ func (m *message) Done() bool {
 func (m *message) Wait(ctx context.Context) error {
 	if m.seen == nil {
 		m.handle.Wait(ctx)
-	} else if err := m.seen.Await(ctx, m); err != nil {
+	} else if err := m.seen.Wait(ctx, m); err != nil {
 		return err
 	}
 	got, err := m.handle.Result()

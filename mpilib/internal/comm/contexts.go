@@ -73,9 +73,9 @@ func Context(made uint32, rank, size int) uint64 {
 	return first + (uint64(made)*uint64(size)+uint64(rank))*ContextsPerComm
 }
 
-// Unmade reports whether a context is one that only this process could have allocated, and has not:
+// Unallocated reports whether a context is one that only this process could have allocated, and has not:
 // then no process can send in it.
-func (c *Contexts) Unmade(context uint32) bool {
+func (c *Contexts) Unallocated(context uint32) bool {
 	if context < first {
 		return false
 	}

@@ -40,7 +40,7 @@ func (c *Core) Init(e *engine.Engine, name string, g *group.Group, ctxID uint32)
 	c.Engine, c.Rank, c.Group, c.Context = e, g.Rank(e.Rank()), g, ctxID
 	c.SetPeers(g)
 	c.SetName(name)
-	e.Open(ctxID-ctxID%ContextsPerComm, ContextsPerComm)
+	e.CreateContexts(ctxID-ctxID%ContextsPerComm, ContextsPerComm)
 }
 
 // SetPeers makes c an intercommunicator's core if g is another group. c is not shared yet.

@@ -213,7 +213,7 @@ func (w *Watcher) released(kind noteKind) {
 // lostFrom returns the messages from a rank that were never received.
 func (w *Watcher) lostFrom(source int) []lost {
 	count := map[lost]lost{}
-	for _, m := range w.cfg.Engine.Kept() {
+	for _, m := range w.cfg.Engine.UnexpectedMessages() {
 		if m.Source != source || !w.cfg.Program(m.Context) {
 			continue
 		}

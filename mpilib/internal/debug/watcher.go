@@ -143,16 +143,16 @@ func (w *Watcher) Started(r Request, context uint32, n int) {
 	}
 }
 
-// PartOf records the collective call that a request is part of.
-func (s *Sighting) PartOf(c *Calling, send bool) {
+// SetCall records the collective call that a request is part of.
+func (s *Sighting) SetCall(c *Calling, send bool) {
 	s.coll = c
 	if t := s.w.timeline; t != nil && c != nil && send {
 		t.partSent(s)
 	}
 }
 
-// Told records that the program has seen the completion of its request.
-func (s *Sighting) Told(r Request) {
+// CompletionSeen records that the program has seen the completion of its request.
+func (s *Sighting) CompletionSeen(r Request) {
 	s.w.acts.Add(1)
 	if s.coll == nil && s.w.sees(Leaks) {
 		s.w.mu.Lock()
@@ -164,8 +164,8 @@ func (s *Sighting) Told(r Request) {
 	}
 }
 
-// Await is Request.Wait for an observed request.
-func (s *Sighting) Await(ctx context.Context, r Request) error {
+// Wait is Request.Wait for an observed request.
+func (s *Sighting) Wait(ctx context.Context, r Request) error {
 	if s.coll != nil {
 		if err := s.coll.Agreed(ctx); err != nil {
 			r.Handle().Wait(gone) // releases the buffer

@@ -91,7 +91,7 @@ func TestStreamOverDelay(t *testing.T) {
 	total := func() (now, held int) {
 		es[1].mu.Lock()
 		defer es[1].mu.Unlock()
-		now, held = es[1].peers[0].proto.Granted()
+		now, held = es[1].peers[0].proto.CreditGranted()
 		if extra := es[1].core.ExtraCredit(); extra != protocol.MaxExtraCredit-(now-first) {
 			t.Errorf("of %d bytes beyond the first %d are missing from what others may have", now-first, protocol.MaxExtraCredit-extra)
 		}
@@ -141,7 +141,7 @@ func TestStreamOverDelay(t *testing.T) {
 		es[0].Isend(&late[i], everyone{}, 0, 1, 6, message, Standard, false)
 	}
 	eventually(t, es[0], "all credit is used", func() bool { return es[0].peers[1].proto.Backlog() > 0 })
-	eventually(t, es[1], "what was sent is here", func() bool { _, held := es[1].peers[0].proto.Granted(); return held > 3*first })
+	eventually(t, es[1], "what was sent is here", func() bool { _, held := es[1].peers[0].proto.CreditGranted(); return held > 3*first })
 	if now, held := total(); held > now {
 		t.Errorf("of the peer %d bytes are kept, it was granted %d", held, now)
 	}
@@ -169,7 +169,7 @@ func TestPeerExceedsGrownCredit(t *testing.T) {
 			}
 		}
 		e.mu.Lock()
-		total, _ = e.peers[1].proto.Granted()
+		total, _ = e.peers[1].proto.CreditGranted()
 		e.mu.Unlock()
 		if time.Since(start) > 30*time.Second {
 			t.Fatalf("the credit is %d bytes", total)
@@ -189,7 +189,7 @@ func TestPeerExceedsGrownCredit(t *testing.T) {
 		t.Errorf("memory has grown by %d MiB", grown>>20)
 	}
 	e.mu.Lock()
-	if now, held := e.peers[1].proto.Granted(); e.core.ExtraCredit() != protocol.MaxExtraCredit-(now-first) || now > max(first, held) {
+	if now, held := e.peers[1].proto.CreditGranted(); e.core.ExtraCredit() != protocol.MaxExtraCredit-(now-first) || now > max(first, held) {
 		t.Errorf("it keeps %d bytes and is counted with %d; others may have %d", held, now, e.core.ExtraCredit())
 	}
 	e.mu.Unlock()

@@ -33,7 +33,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		return got, false
 	}
 	p := e.peers[src]
-	if !p.transport.fromRing || p.proto.Failed != nil || n.attention.Load() || e.copies.any() || e.core.Unwanted(ctxID) {
+	if !p.transport.fromRing || p.proto.Failed != nil || n.attention.Load() || e.copies.any() || e.core.Discards(ctxID) {
 		return got, false
 	}
 	table, rx := e.core.Table(ctxID), p.transport.ring.rx
@@ -41,7 +41,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		return got, false
 	}
 	n.takeToken()
-	n.awake()
+	n.clearAsleep()
 	if n.direct++; n.direct%directsPerSweep == 0 {
 		for _, q := range n.peers {
 			if q != p {
@@ -70,7 +70,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 // alreadyMet is what somebody wants who has all he waits for: see early.
 type alreadyMet struct{}
 
-func (alreadyMet) met() bool { return true }
+func (alreadyMet) isMet() bool { return true }
 
 func (alreadyMet) changed() <-chan struct{} { return nil }
 
@@ -83,7 +83,7 @@ func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool)
 		return got, false
 	}
 	context, sent, length, ok := wire.PlainMessage(head)
-	if !ok || context != ctxID || tag != AnyTag && int(sent) != tag || length != uint64(len(payload)) || len(payload) > len(b) || p.e.core.Unwanted(ctxID) {
+	if !ok || context != ctxID || tag != AnyTag && int(sent) != tag || length != uint64(len(payload)) || len(payload) > len(b) || p.e.core.Discards(ctxID) {
 		return got, false
 	}
 	if t := p.e.core.Table(ctxID); !t.Empty() && (t.Awaited(int32(p.rank), int32(sent)) || t.Peek(int32(p.rank), int32(sent)) != nil) {
@@ -93,7 +93,7 @@ func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool)
 	if rx.Done() {
 		p.transport.link.bellDue = true
 	}
-	p.proto.Direct(len(payload))
+	p.proto.CountDirect(len(payload))
 	p.e.carryOut()
 	if p.transport.link.bellDue || p.transport.queued() {
 		p.dispatch(false)

@@ -11,9 +11,9 @@ import (
 // has waits until an engine has so many messages that found no receive.
 func has(t *testing.T, e *Engine, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); len(e.Kept()) != n; {
+	for end := time.Now().Add(30 * time.Second); len(e.UnexpectedMessages()) != n; {
 		if _, _, err := e.Iprobe(everyone{}, 0, 0, 99, false); err != nil || time.Now().After(end) {
-			t.Fatalf("%d messages are kept, want %d; %v", len(e.Kept()), n, err)
+			t.Fatalf("%d messages are kept, want %d; %v", len(e.UnexpectedMessages()), n, err)
 		}
 	}
 }
@@ -160,15 +160,15 @@ func TestDirectLeavesTheRest(t *testing.T) {
 	if _, err := es[1].Recv(gone, everyone{}, 0, 0, 9, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a receive that is given up: %v", err)
 	}
-	if len(es[1].Kept()) > 0 {
-		t.Errorf("left: %+v", es[1].Kept())
+	if len(es[1].UnexpectedMessages()) > 0 {
+		t.Errorf("left: %+v", es[1].UnexpectedMessages())
 	}
 }
 
 // satisfied is of one who has what he waited for, or has not.
 type satisfied bool
 
-func (s satisfied) met() bool { return bool(s) }
+func (s satisfied) isMet() bool { return bool(s) }
 
 func (s satisfied) changed() <-chan struct{} { return nil }
 

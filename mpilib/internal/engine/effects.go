@@ -49,10 +49,10 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 			p.proto.Written(f.Request, true)
 		}
 	case protocol.RTS:
-		lent := p.transport.expose(owner(f.Request))
-		p.transport.send(f.Env, lent)
-		if lent == nil {
-			p.proto.Head(f.Request, p.transport.maxHead())
+		exposed := p.transport.expose(owner(f.Request))
+		p.transport.send(f.Env, exposed)
+		if exposed == nil {
+			p.proto.SendHead(f.Request, p.transport.maxHead())
 		}
 	case protocol.Head:
 		p.transport.sendHead(f.Env, owner(f.Request), f.N)
@@ -72,10 +72,10 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 		e.mu.Unlock()
 		copy(to, f.Message.Data)
 		e.mu.Lock()
-		e.core.Given(f.Request, f.Message)
+		e.core.UnexpectedCopied(f.Request, f.Message)
 	case protocol.Fetch:
 		if !p.startCopy(f.Transfer) {
-			p.proto.Clear(f.Transfer)
+			p.proto.SendCTS(f.Transfer)
 		}
 	case protocol.Matched:
 		e.replicas.receiveMatched(owner(f.Request))

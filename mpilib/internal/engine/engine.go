@@ -50,11 +50,11 @@ type Config struct {
 
 	// Unmade reports whether no process can have created a context yet. The engine calls it
 	// with its lock held. nil: every context is taken to exist.
-	Unmade func(context uint32) bool
+	Unallocated func(context uint32) bool
 
 	// OnNews receives the engine's news, one at a time, on a goroutine of the engine. It
 	// may call the engine. nil drops the news.
-	OnNews func(News)
+	OnEvent func(Event)
 }
 
 // An Engine moves the messages of one process. Safe for concurrent use.
@@ -78,12 +78,12 @@ type Engine struct {
 
 	replicas *replicas // nil: ranks have one process each
 
-	// See failure.go, news.go and seek.go.
+	// See failure.go, event.go and seek.go.
 	dead    []int // failed world ranks, in the order in which this process learned of them
 	failed  []int // failed processes, likewise
 	outcast bool  // others consider this process failed
 
-	news   newsQueue
+	events eventQueue
 	seeker seeker
 
 	idle idleWatch
@@ -131,14 +131,14 @@ type Group interface {
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
-	core := protocol.Config{Rank: cfg.Rank, Ranks: cfg.Size, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}
+	core := protocol.Config{Rank: cfg.Rank, Ranks: cfg.Size, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unallocated: cfg.Unallocated}
 	if cfg.Replicas > 1 {
 		e.replicas = newReplicas(e)
 		core.Replica, e.cfg.SharedMemory = e.replicas.process, false
-		core.Unmade = nil // a replica of this rank may be ahead, and have made any
+		core.Unallocated = nil // a replica of this rank may be ahead, and have made any
 	}
 	e.core.Init(core, cfg.processes())
-	e.sharing, e.seeker.e, e.news.e = systemSharing, e, e
+	e.sharing, e.seeker.e, e.events.e = systemSharing, e, e
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.rings.init(e)
 	e.peers = make([]*peer, cfg.processes())
@@ -173,11 +173,11 @@ func (e *Engine) Attach(l *link.Link) {
 	e.peers[process].attach(l)
 }
 
-// Forget drops a context that no process will use any more, with its messages.
-func (e *Engine) Forget(id uint32) {
+// FreeContext drops a context that no process will use any more, with its messages.
+func (e *Engine) FreeContext(id uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.core.Forget(id)
+	e.core.FreeContext(id)
 	e.carryOut()
 }
 

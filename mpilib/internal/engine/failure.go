@@ -43,7 +43,7 @@ const (
 func (e *Engine) announceFailure(p *peer) {
 	e.failed = append(e.failed, p.process)
 	if !e.outcast {
-		e.tellAll(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)})
+		e.broadcastEnvelope(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)})
 	}
 	if e.replicas != nil {
 		e.replicas.processFailed(p)
@@ -55,13 +55,13 @@ func (e *Engine) announceFailure(p *peer) {
 // rankFailed ends what needs all members of a group that a rank is in. mu is held.
 func (e *Engine) rankFailed(rank int, err error) {
 	e.dead = append(e.dead, rank)
-	e.end(func(r *Request) error {
+	e.failRequests(func(r *Request) error {
 		if r.group.Whole() && r.group.Member(rank) {
 			return err
 		}
 		return nil
 	})
-	e.core.Posted(func(r *protocol.Request) bool { // those who wait for any source look again
+	e.core.PostedReceives(func(r *protocol.Request) bool { // those who wait for any source look again
 		if o := owner(r); r.Peer == AnySource && o.group.Member(rank) {
 			o.wakeWaiters()
 		}
@@ -69,8 +69,8 @@ func (e *Engine) rankFailed(rank int, err error) {
 	})
 }
 
-// tellAll sends an envelope to everybody there is a link with. mu is held.
-func (e *Engine) tellAll(env wire.Envelope) {
+// broadcastEnvelope sends an envelope to everybody there is a link with. mu is held.
+func (e *Engine) broadcastEnvelope(env wire.Envelope) {
 	for _, p := range e.peers {
 		if p != nil && p.transport.connected() && !p.proto.Gone {
 			p.queueControl(env)
@@ -113,22 +113,22 @@ func (p *peer) connectFailed(err error) {
 	switch ended := errors.Is(err, overlay.ErrEnded); {
 	case p.transport.connected() || p.proto.Failed != nil || p.proto.Gone:
 	case errors.Is(err, overlay.ErrLeft): // its goodbye went to those that had links with it, if it sent one
-		p.unmet = true
+		p.leftBefore = true
 		p.goodbyeReceived()
 		p.fail(err)
 	case ended:
 		p.fail(fmt.Errorf("%v: %w: %w", p, ErrProcFailed, err))
-	case p.transport.queued() || p.proto.Backlog() > 0 || p.expected || expects(&p.e.core, p.rank):
+	case p.transport.queued() || p.proto.Backlog() > 0 || p.notesAwaited || isSourceOf(&p.e.core, p.rank):
 		p.fail(fmt.Errorf("%v: %w", p, err))
 	default: // it was only one of several who might send, and may yet start
 		p.e.wakeProbes()
 	}
 }
 
-// expects reports whether a receive is for messages of a rank alone. mu is held.
-func expects(c *protocol.Core, rank int) bool {
+// isSourceOf reports whether a receive is for messages of a rank alone. mu is held.
+func isSourceOf(c *protocol.Core, rank int) bool {
 	found := false
-	c.Posted(func(r *protocol.Request) bool {
+	c.PostedReceives(func(r *protocol.Request) bool {
 		found = r.Peer == rank
 		return !found
 	})
@@ -146,7 +146,7 @@ func (p *peer) failedReceived(env wire.Envelope) error {
 			e.replicas.expelled(p)
 		}
 		e.outcast = true // what this process takes for failures from now on is its own
-		e.news.add(News{Kind: Outcast, Rank: p.rank})
+		e.events.add(Event{Kind: Outcast, Rank: p.rank})
 		p.fail(fmt.Errorf("%v: %w: it takes this process for failed, and has closed the link", p, ErrProcFailed))
 	default:
 		q := e.peers[process]
@@ -155,8 +155,8 @@ func (p *peer) failedReceived(env wire.Envelope) error {
 	return nil
 }
 
-// Fail has a process of the world count as failed, for why, unless it has left.
-func (e *Engine) Fail(process int, why error) {
+// MarkFailed has a process of the world count as failed, for why, unless it has left.
+func (e *Engine) MarkFailed(process int, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p := e.peers[process]; p != nil {
@@ -167,8 +167,8 @@ func (e *Engine) Fail(process int, why error) {
 // markFailed fails a peer whose link may be well. It may even live: then it learns
 // why it is left, so that it does not take the others for failed. mu is held.
 func (p *peer) markFailed(err error) {
-	if p.unmet {
-		p.unmet, p.proto.Gone = false, false
+	if p.leftBefore {
+		p.leftBefore, p.proto.Gone = false, false
 	}
 	switch {
 	case p.proto.Gone || p.e.core.Closed() != nil && p.e.replicas == nil: // with replicas one waits for others at the end
@@ -224,16 +224,16 @@ func (e *Engine) Revoke(first, n uint32) {
 func (e *Engine) Revoked(ctxID uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.core.Revoked(ctxID)
+	return e.core.IsRevoked(ctxID)
 }
 
 func (e *Engine) revoke(first, n uint32) {
 	if !e.core.Revoke(first, n) {
 		return
 	}
-	e.tellAll(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
-	e.end(func(r *Request) error {
-		if e.core.Revoked(r.Context) {
+	e.broadcastEnvelope(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
+	e.failRequests(func(r *Request) error {
+		if e.core.IsRevoked(r.Context) {
 			return ErrRevoked
 		}
 		return nil
@@ -253,8 +253,8 @@ func (p *peer) revokedReceived(env wire.Envelope) error {
 	return nil
 }
 
-// Refused says why nothing can be started for a group in a context, or returns nil.
-func (e *Engine) Refused(g Group, ctxID uint32) error {
+// StartError says why nothing can be started for a group in a context, or returns nil.
+func (e *Engine) StartError(g Group, ctxID uint32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.core.Closed() != nil {
@@ -266,7 +266,7 @@ func (e *Engine) Refused(g Group, ctxID uint32) error {
 // startError says why nothing can be started for a group in a context, or returns
 // nil. mu is held.
 func (e *Engine) startError(g Group, ctxID uint32) error {
-	if e.core.Revoked(ctxID) {
+	if e.core.IsRevoked(ctxID) {
 		return ErrRevoked
 	}
 	if len(e.dead) > 0 && g.Whole() {
@@ -341,11 +341,11 @@ func (r *Request) giveUpHeld() {
 	}
 }
 
-// end ends the requests for which why returns an error. Sends are ended a
+// failRequests ends the requests for which why returns an error. Sends are ended a
 // moment later, by a goroutine: to give up what is being written takes time.
 // mu is held.
-func (e *Engine) end(why func(*Request) error) {
-	e.core.EndReceives(func(r *protocol.Request) error { return why(owner(r)) })
+func (e *Engine) failRequests(why func(*Request) error) {
+	e.core.FailReceives(func(r *protocol.Request) error { return why(owner(r)) })
 	e.carryOut()
 	if e.ctx.Err() != nil {
 		return
@@ -353,7 +353,7 @@ func (e *Engine) end(why func(*Request) error) {
 	e.work.Go(func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		for _, r := range e.sends() {
+		for _, r := range e.pendingSends() {
 			// To abandon one gives mu up: others may be complete by now, and their owners
 			// may have begun something else with them, which may be no send.
 			if !r.IsSend || r.task != nil || r.State == complete || r.GiveUp != nil {
@@ -366,8 +366,8 @@ func (e *Engine) end(why func(*Request) error) {
 	})
 }
 
-// sends returns the sends under way for which somebody waits. mu is held.
-func (e *Engine) sends() []*Request {
+// pendingSends returns the sends under way for which somebody waits. mu is held.
+func (e *Engine) pendingSends() []*Request {
 	all := map[*Request]bool{}
 	add := func(r *Request) {
 		if !r.orphan && r.Mode != Buffered {
@@ -378,10 +378,10 @@ func (e *Engine) sends() []*Request {
 		if p == nil {
 			continue
 		}
-		p.proto.Sends(func(r *protocol.Request) { add(owner(r)) })
+		p.proto.PendingSends(func(r *protocol.Request) { add(owner(r)) })
 		p.transport.requests(add)
 	}
-	e.core.Messages(func(_ uint32, m *protocol.Message) {
+	e.core.UnexpectedMessages(func(_ uint32, m *protocol.Message) {
 		if m.Sender != nil {
 			add(owner(m.Sender))
 		}
@@ -411,17 +411,17 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	return nil
 }
 
-// Expect says that the owner waits for notes of a rank of the world: if there is
+// AwaitNotes says that the owner waits for notes of a rank of the world: if there is
 // no link by which they could come, one is made a little later, and if that cannot be the
 // rank is Lost. It holds until there is a link.
-func (e *Engine) Expect(rank int) {
+func (e *Engine) AwaitNotes(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peers[rank]
-	if p == nil || p.transport.connected() || p.proto.Failed != nil || p.proto.Gone || p.expected {
+	if p == nil || p.transport.connected() || p.proto.Failed != nil || p.proto.Gone || p.notesAwaited {
 		return
 	}
-	p.expected = true
+	p.notesAwaited = true
 	e.seeker.start()
 }
 
@@ -443,5 +443,5 @@ func (p *peer) noteReceived(env wire.Envelope) error {
 func (p *peer) noteArrived(context uint32, note []byte) {
 	p.notes++
 	p.noteBytes += len(note)
-	p.e.news.add(News{Kind: Note, Rank: p.rank, Context: context, Note: note})
+	p.e.events.add(Event{Kind: Note, Rank: p.rank, Context: context, Note: note})
 }

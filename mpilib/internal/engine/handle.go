@@ -58,7 +58,7 @@ func (e *Engine) StartSend(h *Handle, g Group, ctxID uint32, dst, tag int, b []b
 	}
 	r := e.newRequest()
 	e.isend(r, g, ctxID, dst, tag, b, mode, hold)
-	h.started(r)
+	h.begin(r)
 }
 
 // StartRecv is Irecv for a Handle.
@@ -74,7 +74,7 @@ func (e *Engine) StartRecv(h *Handle, g Group, ctxID uint32, src, tag int, b []b
 	}
 	r := e.newRequest()
 	e.irecv(r, g, ctxID, src, tag, b)
-	h.started(r)
+	h.begin(r)
 }
 
 // StartRecv is Irecv for a Handle.
@@ -84,11 +84,11 @@ func (m Matched) StartRecv(h *Handle, g Group, b []byte) {
 	defer m.e.mu.Unlock()
 	r := m.e.newRequest()
 	m.irecv(r, g, b)
-	h.started(r)
+	h.begin(r)
 }
 
-// started notes the Request, or at once what became of it. mu is held.
-func (h *Handle) started(r *Request) {
+// begin notes the Request, or at once what became of it. mu is held.
+func (h *Handle) begin(r *Request) {
 	h.r.Store(r)
 	h.settle(r)
 }
@@ -112,8 +112,8 @@ func (e *Engine) Settle(h *Handle, got Result) {
 	h.e, h.bytes, h.source, h.tag = e, got.Bytes, int32(got.Source), int32(got.Tag)
 }
 
-// Is reports whether h, which Settle made, has that result.
-func (h *Handle) Is(got Result) bool {
+// HasResult reports whether h, which Settle made, has that result.
+func (h *Handle) HasResult(got Result) bool {
 	return h.bytes == got.Bytes && int(h.source) == got.Source && int(h.tag) == got.Tag && !got.Cancelled
 }
 

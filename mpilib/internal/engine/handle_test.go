@@ -112,7 +112,7 @@ func TestFailureLeavesWhatIsOver(t *testing.T) {
 	e.mu.Lock()
 	var judged []*Request
 	done := make(chan struct{})
-	e.end(func(r *Request) error {
+	e.failRequests(func(r *Request) error {
 		if judged = append(judged, r); len(judged) > 1 {
 			return nil
 		}

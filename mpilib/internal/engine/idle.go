@@ -12,8 +12,8 @@ type idleWatch struct {
 	start chan struct{}
 }
 
-// note starts the checks: a link, or the rings, may be left alone. mu is held.
-func (w *idleWatch) note() {
+// startChecks starts the checks: a link, or the rings, may be left alone. mu is held.
+func (w *idleWatch) startChecks() {
 	if !w.runs {
 		w.runs = true
 		wake(w.start)
@@ -47,7 +47,7 @@ func (e *Engine) watchIdle() {
 func (e *Engine) checkIdle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	again := e.rings.check()
+	again := e.rings.checkIdle()
 	for _, p := range e.peers {
 		if p == nil || !p.transport.connected() || p.proto.Failed != nil {
 			continue

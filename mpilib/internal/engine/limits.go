@@ -20,11 +20,11 @@ const (
 	repliesEvery = 1 << 12
 )
 
-// Open says that a communicator with n contexts from first on has been made, until Forget.
-func (e *Engine) Open(first, n uint32) {
+// CreateContexts says that a communicator with n contexts from first on has been made, until Forget.
+func (e *Engine) CreateContexts(first, n uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.core.Open(first, n)
+	e.core.CreateContexts(first, n)
 }
 
 // checkReplies says, now and then, whether too much waits for a peer that does not read what it is

@@ -79,7 +79,7 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mine, hostile := sockets(t)
 			honestMine, honest := sockets(t)
-			e := New(Config{Rank: 0, Size: 3, Unexpected: limit, Unmade: func(id uint32) bool { return id == 999 }})
+			e := New(Config{Rank: 0, Size: 3, Unexpected: limit, Unallocated: func(id uint32) bool { return id == 999 }})
 			t.Cleanup(func() { hostile.Close(); honest.Close(); e.Close() })
 			e.Attach(&link.Link{Conn: fullConn{bareConn{mine}}, Peer: overlay.ProcessName{Rank: 1}})
 			e.Attach(&link.Link{Conn: bareConn{honestMine}, Peer: overlay.ProcessName{Rank: 2}})
@@ -149,7 +149,7 @@ func TestPeerUsesAllItsCredit(t *testing.T) {
 		for i := range uint32(n) {
 			say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Context: i, Tag: 1, Length: each}, make([]byte, each)...)
 		}
-		e.Open(0, n)
+		e.CreateContexts(0, n)
 		for i := range uint32(n) {
 			var r Request
 			e.Irecv(&r, everyone{}, i, 1, 1, make([]byte, each))
@@ -158,8 +158,8 @@ func TestPeerUsesAllItsCredit(t *testing.T) {
 			}
 		}
 		e.mu.Lock()
-		if _, held := e.peers[1].proto.Granted(); held != 0 || e.peers[1].proto.Ahead() != 0 {
-			t.Errorf("round %d: %d bytes are held of the peer, %d contexts are ahead", round, held, e.peers[1].proto.Ahead())
+		if _, held := e.peers[1].proto.CreditGranted(); held != 0 || e.peers[1].proto.ContextsAhead() != 0 {
+			t.Errorf("round %d: %d bytes are held of the peer, %d contexts are ahead", round, held, e.peers[1].proto.ContextsAhead())
 		}
 		e.mu.Unlock()
 	}
@@ -205,9 +205,9 @@ func TestRevocationsAreBounded(t *testing.T) {
 	for i := range uint32(2 * protocol.MaxRevokedAhead / maxRevoked) {
 		say(t, peer, wire.Envelope{Kind: wire.EnvelopeRevoked, Context: 1000 + i*maxRevoked, Tag: maxRevoked})
 	}
-	e.Open(5, 1)
+	e.CreateContexts(5, 1)
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeRevoked, Context: 5, Tag: 1})
-	eventually(t, e, "what is made here is revoked", func() bool { return e.core.Revoked(5) })
+	eventually(t, e, "what is made here is revoked", func() bool { return e.core.IsRevoked(5) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := revokedContexts(e); n != protocol.MaxRevokedAhead+1 || e.peers[1].proto.Failed != nil {

@@ -104,26 +104,26 @@ func (q *linkQueue) replace(r, by *Request) {
 // take moves the next segments to taken: of bulk, if nothing is queued. lent says that the callers'
 // buffers in them must stay unchanged until the peer has acknowledged the bytes. The state
 // of their requests is moving.
-func (q *linkQueue) take(bulk *bulk) (lent bool) {
+func (q *linkQueue) take(bulk *bulk) (uncopied bool) {
 	q.taken = q.taken[:0]
 	if len(q.queue) == 0 {
 		r := (*bulk)[0]
-		n := min(chunk, int(r.Got.Bytes)-r.At)
+		n := min(chunk, int(r.Got.Bytes)-r.Offset)
 		env := wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}
-		q.taken = append(q.taken, segment{copied: env.Append(nil), r: r, at: r.At, n: n})
-		r.At += n
+		q.taken = append(q.taken, segment{copied: env.Append(nil), r: r, at: r.Offset, n: n})
+		r.Offset += n
 		*bulk = append((*bulk)[1:], r)
-		if r.At == int(r.Got.Bytes) {
+		if r.Offset == int(r.Got.Bytes) {
 			*bulk = (*bulk)[:len(*bulk)-1]
 		}
 		r.State = moving
 		return true
 	}
 	n, bytes := 0, 0
-	lent = q.queue[0].r != nil && !q.queue[0].last
+	uncopied = q.queue[0].r != nil && !q.queue[0].last
 	for n < len(q.queue) && bytes < maxTaken {
 		s := q.queue[n]
-		if (s.r != nil && !s.last) != lent {
+		if (s.r != nil && !s.last) != uncopied {
 			break
 		}
 		bytes += len(s.copied) + s.n
@@ -136,5 +136,5 @@ func (q *linkQueue) take(bulk *bulk) (lent bool) {
 	left := copy(q.queue, q.queue[n:])
 	clear(q.queue[left:])
 	q.queue = q.queue[:left]
-	return lent
+	return uncopied
 }

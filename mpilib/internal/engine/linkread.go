@@ -31,16 +31,16 @@ func (t *linkTransport) takeReading(ctx context.Context) {
 	}
 }
 
-// forWaiters reports whether who waits for a message may find it here. mu is held.
-func (t *linkTransport) forWaiters() bool { return t.proto.Failed == nil && !t.bellsOnly }
+// servesWaiters reports whether who waits for a message may find it here. mu is held.
+func (t *linkTransport) servesWaiters() bool { return t.proto.Failed == nil && !t.bellsOnly }
 
 // readForWaiter reads on behalf of a waiter until its request is complete or needs something
 // else. mu is held, and released meanwhile.
 func (t *linkTransport) readForWaiter(ctx context.Context, r *Request) {
 	t.takeReading(ctx)
 	r.reader, t.reading.forRequest = t, r
-	for r.State != complete && r.holdError() == nil && t.forWaiters() && ctx.Err() == nil && !(r.IsSend && t.writable()) {
-		t.step(r.IsSend)
+	for r.State != complete && r.holdError() == nil && t.servesWaiters() && ctx.Err() == nil && !(r.IsSend && t.writable()) {
+		t.readOnce(r.IsSend)
 	}
 	r.reader, t.reading.forRequest = nil, nil
 	t.releaseReading(false)
@@ -58,7 +58,7 @@ func (t *linkTransport) releaseReading(stays bool) {
 		fallthrough
 	case !stays:
 		t.reading.attended = false
-		t.idle.note()
+		t.idle.startChecks()
 	}
 }
 
@@ -76,7 +76,7 @@ func (t *linkTransport) reader() {
 			t.reading.busy, t.reading.attended = true, true
 			t.reading.count++
 			for t.proto.Failed == nil && (t.reading.waiters == 0 || t.bellsOnly) && !t.lost && t.ctx.Err() == nil {
-				t.step(false)
+				t.readOnce(false)
 			}
 			t.releaseReading(t.bellsOnly)
 		}
@@ -88,16 +88,16 @@ func (t *linkTransport) reader() {
 	}
 }
 
-// step reads once and handles what came; hold says that the caller does long writes. mu is
+// readOnce reads once and handles what came; hold says that the caller does long writes. mu is
 // held, and released while it reads.
-func (t *linkTransport) step(hold bool) {
+func (t *linkTransport) readOnce(hold bool) {
 	in, msg := &t.in, &t.proto.In
 	if t.hasBuffered() {
-		if err := t.digest(); err != nil {
+		if err := t.handleBuffered(); err != nil {
 			t.user.readFailed(err)
 			return
 		}
-		t.user.digested(hold)
+		t.user.bufferHandled(hold)
 		return
 	}
 	direct := !t.indirect && msg.Left > 0 && in.begin == in.end && len(msg.Into) > 0
@@ -123,7 +123,7 @@ func (t *linkTransport) step(hold bool) {
 		} else {
 			in.end += n
 		}
-		if broken := t.digest(); broken != nil {
+		if broken := t.handleBuffered(); broken != nil {
 			err = broken
 		}
 	}
@@ -131,7 +131,7 @@ func (t *linkTransport) step(hold bool) {
 		t.user.readFailed(err)
 		return
 	}
-	t.user.digested(hold)
+	t.user.bufferHandled(hold)
 }
 
 // hasBuffered reports whether digest has left bytes that it could handle.
@@ -140,9 +140,9 @@ func (t *linkTransport) hasBuffered() bool {
 	return n >= wire.EnvelopeLen || n > 0 && t.proto.In.Left > 0
 }
 
-// digest handles the buffered bytes until the request of the waiter that reads is complete: the
+// handleBuffered handles the buffered bytes until the request of the waiter that reads is complete: the
 // waiter may post a receive for the next message. mu is held.
-func (t *linkTransport) digest() error {
+func (t *linkTransport) handleBuffered() error {
 	in, msg := &t.in, &t.proto.In
 	if msg.Left > 0 {
 		in.begin += fill(msg, in.buf[in.begin:in.end])

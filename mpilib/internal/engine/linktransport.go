@@ -51,14 +51,14 @@ type linkUser interface {
 	arrived() error
 	// digested says that all that was read is handled; hold says that the caller does long writes.
 	// mu may be given up.
-	digested(hold bool)
+	bufferHandled(hold bool)
 	// readFailed says why nothing more can be read: io.EOF, or another error.
 	readFailed(err error)
 	// written notes that bytes of r are written; last says that these were all of an eager
 	// message. mu may be given up.
 	written(r *Request, last bool)
 	// settle does what follows from what was written. mu may be given up.
-	settle()
+	afterWrite()
 	// flush sends what had to wait for what the link was to take before.
 	flush()
 	// linkLost says that the link is over, and during what.

@@ -43,9 +43,9 @@ func (u *lone) arrived() error {
 	return nil
 }
 
-func (u *lone) digested(bool)                  {}
+func (u *lone) bufferHandled(bool)             {}
 func (u *lone) readFailed(err error)           { u.err = err }
-func (u *lone) settle()                        {}
+func (u *lone) afterWrite()                    {}
 func (u *lone) flush()                         {}
 func (u *lone) linkLost(doing string, e error) { u.err = e }
 
@@ -79,10 +79,10 @@ func TestLinkReadsPieces(t *testing.T) {
 			if _, err := theirs.Write(part); err != nil {
 				t.Fatal(err)
 			}
-			u.step(false)
+			u.readOnce(false)
 		}
 		for len(u.payloads) < 3 && u.err == nil { // the kernel may cut it again
-			u.step(false)
+			u.readOnce(false)
 		}
 		want := [][]byte{{1, 2, 3, 4, 5}, {}, {6, 7}}
 		if !slices.EqualFunc(u.payloads, want, slices.Equal) || u.err != nil {
@@ -102,7 +102,7 @@ func TestLinkStopsForItsWaiter(t *testing.T) {
 		done := new(Request)
 		done.State = complete
 		u.reading.forRequest = done
-		u.step(false)
+		u.readOnce(false)
 	}
 	u.reading.forRequest = nil
 	seen := len(u.kinds)
@@ -110,7 +110,7 @@ func TestLinkStopsForItsWaiter(t *testing.T) {
 		t.Fatalf("%d envelopes are handled, %d bytes are left", seen, u.in.end-u.in.begin)
 	}
 	for len(u.kinds) < 2 {
-		u.step(false)
+		u.readOnce(false)
 	}
 }
 

@@ -11,14 +11,14 @@ func (t *linkTransport) writable() bool {
 	return !t.writing.busy && t.l != nil && t.proto.Failed == nil && t.pending()
 }
 
-// post writes what is queued as far as the link takes it without blocking. What others queue
+// writeAvailable writes what is queued as far as the link takes it without blocking. What others queue
 // meanwhile is left to the writer.
 // mu is held, and released meanwhile.
-func (t *linkTransport) post() {
+func (t *linkTransport) writeAvailable() {
 	wrote := false
 	for {
 		t.user.flush()
-		b := t.next()
+		b := t.nextWrite()
 		if b == nil {
 			break
 		}
@@ -46,14 +46,14 @@ func (t *linkTransport) post() {
 // dispatch is post, and wakes the writer for the rest; with hold the caller will write that. mu is
 // held, and may be released.
 func (t *linkTransport) dispatch(hold bool) {
-	t.post()
+	t.writeAvailable()
 	if !hold && t.writable() {
 		t.wakeWriter()
 	}
 }
 
-// next takes out the bytes to post next: a batch, or a bell. mu is held.
-func (t *linkTransport) next() []byte {
+// nextWrite takes out the bytes to post next: a batch, or a bell. mu is held.
+func (t *linkTransport) nextWrite() []byte {
 	switch {
 	case !t.writable():
 		return nil
@@ -123,9 +123,9 @@ func (t *linkTransport) write() {
 	t.writing.busy = true
 	t.writing.count++
 	bufs := t.queue.bufs[:0]
-	lent := false
+	uncopied := false
 	if t.queued() {
-		lent = t.queue.take(&t.bulk)
+		uncopied = t.queue.take(&t.bulk)
 	} else {
 		t.queue.taken, t.bellDue = t.queue.taken[:0], false
 		bufs = append(bufs, bellBytes)
@@ -144,7 +144,7 @@ func (t *linkTransport) write() {
 	var n int64
 	var mark uint64
 	var err error
-	if lent {
+	if uncopied {
 		n, mark, err = conn.Lend(bufs)
 	} else {
 		n, err = conn.WriteBuffers(bufs)
@@ -175,19 +175,19 @@ func (t *linkTransport) wrote(n int64, mark uint64, err error) {
 		r.mark = max(r.mark, mark)
 		t.user.written(r, s.last)
 	}
-	t.user.settle()
+	t.user.afterWrite()
 }
 
 // requeue puts a copy of the unwritten rest of the taken segments first in the queue: the
 // stream needs those bytes.
 func (t *linkTransport) requeue(n int64) {
-	var rest []byte
+	var unwritten []byte
 	for _, b := range t.queue.bufs {
 		k := min(int64(len(b)), n)
 		n -= k
-		rest = append(rest, b[k:]...)
+		unwritten = append(unwritten, b[k:]...)
 	}
-	if len(rest) > 0 {
-		t.queue.putBack(rest)
+	if len(unwritten) > 0 {
+		t.queue.putBack(unwritten)
 	}
 }

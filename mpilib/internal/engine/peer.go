@@ -22,33 +22,33 @@ type peer struct {
 	process int
 	rank    int // of the process
 
-	transport  switchTransport
-	shm        sharedMemory
-	connecting bool
-	unmet      bool // it had left when this process looked for it; others may know better that it failed
-	expected   bool // the owner waits for notes of the peer
-	proto      protocol.Peer
+	transport    switchTransport
+	shm          sharedMemory
+	connecting   bool
+	leftBefore   bool // it had left when this process looked for it; others may know better that it failed
+	notesAwaited bool // the owner waits for notes of the peer
+	proto        protocol.Peer
 
 	in      incoming // owned by the holder of the reading token
-	parting parting
+	goodbye goodbyeState
 
 	envelopes        uint32 // received, for checkReplies
 	notes, noteBytes int    // not delivered to the owner yet
 }
 
-// parting is the state of the goodbye.
-type parting struct {
+// goodbyeState is the state of the goodbye.
+type goodbyeState struct {
 	done   chan struct{} // closed when the peer has read everything sent to it, or never will
 	isDone bool          // done is closed
 	byPeer bool          // the peer confirmed it before the link ended
 }
 
 func newPeer(e *Engine, process int) *peer {
-	p := &peer{e: e, process: process, rank: process % e.cfg.Size, parting: parting{done: make(chan struct{})}}
+	p := &peer{e: e, process: process, rank: process % e.cfg.Size, goodbye: goodbyeState{done: make(chan struct{})}}
 	p.transport.link.init(e.ctx, &e.mu, &e.idle, &p.proto, p)
 	p.transport.ring = ringTransport{proto: &p.proto, link: &p.transport.link, rings: &e.rings}
 	p.transport.link.indirect = e.replicas != nil
-	e.core.Join(&p.proto, process)
+	e.core.AddPeer(&p.proto, process)
 	return p
 }
 
@@ -103,7 +103,7 @@ func (p *peer) queueControl(env wire.Envelope) {
 	}
 }
 
-func (p *peer) settle() { p.e.carryOut() }
+func (p *peer) afterWrite() { p.e.carryOut() }
 
 // fail ends the peer and fails every operation that needs it with err. mu is held.
 func (p *peer) fail(err error) {
@@ -134,24 +134,24 @@ func (p *peer) fail(err error) {
 	case p.e.core.Closed() == nil && !p.proto.Gone && errors.Is(err, ErrProcFailed):
 		p.e.announceFailure(p)
 	}
-	p.e.news.lost(p.rank)
+	p.e.events.addLost(p.rank)
 }
 
 // goodbyeReceived handles the peer's goodbye: the peer neither sends nor receives any more. mu is held.
 func (p *peer) goodbyeReceived() {
-	p.proto.Goodbye()
+	p.proto.GoodbyeReceived()
 	p.e.carryOut()
 	if p.e.replicas != nil {
 		p.e.replicas.processLeft(p)
 		return
 	}
-	p.e.news.lost(p.rank)
+	p.e.events.addLost(p.rank)
 }
 
 func (p *peer) confirm() {
-	if !p.parting.isDone {
-		p.parting.isDone = true
-		close(p.parting.done)
+	if !p.goodbye.isDone {
+		p.goodbye.isDone = true
+		close(p.goodbye.done)
 	}
 }
 
@@ -222,7 +222,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	var silent []int
 	for _, p := range open {
 		select {
-		case <-p.parting.done:
+		case <-p.goodbye.done:
 		case <-ctx.Done():
 		}
 		parted, err := p.goodbyeDone()
@@ -253,8 +253,8 @@ func describeRanks(ranks []int) string {
 		}
 		fmt.Fprint(&b, r)
 	}
-	if more := len(ranks) - most; more > 0 {
-		fmt.Fprintf(&b, " and %d others", more)
+	if others := len(ranks) - most; others > 0 {
+		fmt.Fprintf(&b, " and %d others", others)
 	}
 	return b.String() + " have"
 }
@@ -285,10 +285,10 @@ func (p *peer) hasPendingSends() bool {
 func (p *peer) goodbyeDone() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if p.parting.isDone && p.proto.Failed != nil && !p.proto.Gone && !p.parting.byPeer && p.e.replicas == nil { // replicas may die at any time
+	if p.goodbye.isDone && p.proto.Failed != nil && !p.proto.Gone && !p.goodbye.byPeer && p.e.replicas == nil { // replicas may die at any time
 		return true, p.proto.Failed
 	}
-	return p.parting.isDone || p.proto.Gone, nil
+	return p.goodbye.isDone || p.proto.Gone, nil
 }
 
 // Close ends every link and goroutine of the engine and returns when they are

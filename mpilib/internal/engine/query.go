@@ -12,13 +12,13 @@ type Kept struct {
 	Bytes   uint64
 }
 
-// Kept returns the messages that have come, or were announced, and found no receive so
+// UnexpectedMessages returns the messages that have come, or were announced, and found no receive so
 // far, in the order of their arrival within each context.
-func (e *Engine) Kept() []Kept {
+func (e *Engine) UnexpectedMessages() []Kept {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []Kept
-	e.core.Messages(func(context uint32, m *protocol.Message) {
+	e.core.UnexpectedMessages(func(context uint32, m *protocol.Message) {
 		all = append(all, Kept{Context: context, Source: m.Source, Tag: m.Tag(), Bytes: m.Size})
 	})
 	return all

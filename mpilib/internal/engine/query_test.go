@@ -25,14 +25,14 @@ func TestQueries(t *testing.T) {
 	if recv.Unmatched() || send.Unmatched() {
 		t.Error("they still wait after they met")
 	}
-	if kept := e.Kept(); len(kept) != 0 {
+	if kept := e.UnexpectedMessages(); len(kept) != 0 {
 		t.Errorf("%+v", kept)
 	}
 	e.Isend(&early, everybody{}, 12, 0, 7, []byte("first"), Synchronous, false)
 	if !early.Unmatched() {
 		t.Error("a synchronous send without a receive does not wait for one")
 	}
-	if kept := e.Kept(); len(kept) != 1 || kept[0] != (Kept{Context: 12, Source: 0, Tag: 7, Bytes: 5}) {
+	if kept := e.UnexpectedMessages(); len(kept) != 1 || kept[0] != (Kept{Context: 12, Source: 0, Tag: 7, Bytes: 5}) {
 		t.Errorf("%+v", kept)
 	}
 }

@@ -12,16 +12,16 @@ import (
 // incoming is what the bytes are that follow an envelope, beside messages. The holder of the reading
 // token owns it.
 type incoming struct {
-	lent        protocol.Lent // of the RTS that is being handled
-	descriptor  bool          // the bytes that follow say how to map the peer's memory
-	note        []byte        // or they are a note of the owner: see failure.go
-	replicaNote []byte        // or a message of package replica
-	context     uint32        // of the note
+	exposed     protocol.ExposedBuffer // of the RTS that is being handled
+	descriptor  bool                   // the bytes that follow say how to map the peer's memory
+	note        []byte                 // or they are a note of the owner: see failure.go
+	replicaNote []byte                 // or a message of package replica
+	context     uint32                 // of the note
 }
 
-// digested ends a receive that was given up, sends what reading has queued, and looks where the
+// bufferHandled ends a receive that was given up, sends what reading has queued, and looks where the
 // peer has rung. mu is held, and given up meanwhile.
-func (p *peer) digested(hold bool) {
+func (p *peer) bufferHandled(hold bool) {
 	if r := p.proto.In.Request; r != nil && r.GiveUp != nil {
 		p.proto.StopReceive(r)
 		p.e.carryOut()
@@ -59,7 +59,7 @@ func (p *peer) stopReceive(r *Request) {
 	}
 	if p.proto.StopReceive(&r.Request) {
 		p.e.carryOut()
-	} else if f := p.proto.Moving(r.ID); f != nil && f.Request == &r.Request {
+	} else if f := p.proto.Transfer(r.ID); f != nil && f.Request == &r.Request {
 		wake(p.e.rings.attendantWake) // it is complete once the sender has stopped copying
 	} // else it is being copied, and complete soon
 }
@@ -86,7 +86,7 @@ func (p *peer) handle(env wire.Envelope) error {
 	var err error
 	switch env.Kind {
 	case wire.EnvelopeEager:
-		if err := p.proto.Eager(env); err != nil {
+		if err := p.proto.EagerReceived(env); err != nil {
 			return err
 		}
 		p.e.carryOut()
@@ -95,23 +95,23 @@ func (p *peer) handle(env wire.Envelope) error {
 		}
 		return nil
 	case wire.EnvelopeData:
-		return p.proto.Data(env)
+		return p.proto.DataReceived(env)
 	case wire.EnvelopeRTS:
-		err = p.proto.RTS(env, p.in.lent)
+		err = p.proto.RTSReceived(env, p.in.exposed)
 	case wire.EnvelopeCTS:
-		if err = p.proto.CTS(env); err == nil && env.Length == 0 {
+		if err = p.proto.CTSReceived(env); err == nil && env.Length == 0 {
 			p.e.carryOut()
 			p.announceBacklog()
 		}
 	case wire.EnvelopeTaken:
 		return p.takenReceived(env)
 	case wire.EnvelopeCredit:
-		p.proto.MoreCredit(env)
+		p.proto.CreditReceived(env)
 		p.announceBacklog()
 	case wire.EnvelopeWithdraw:
-		p.proto.Withdrawal(env.ID)
+		p.proto.WithdrawReceived(env.ID)
 	case wire.EnvelopeWithdrawn:
-		if err = p.proto.Withdrawn(env); err == nil {
+		if err = p.proto.WithdrawnReceived(env); err == nil {
 			p.e.carryOut()
 			p.announceBacklog()
 		}
@@ -119,7 +119,7 @@ func (p *peer) handle(env wire.Envelope) error {
 		p.goodbyeReceived()
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeConfirm})
 	case wire.EnvelopeConfirm:
-		p.parting.byPeer = true
+		p.goodbye.byPeer = true
 		p.confirm()
 	case wire.EnvelopeCopying: // comes through shared memory only
 		return protocol.UnknownMessage("copies", env)
@@ -144,7 +144,7 @@ func (p *peer) handle(env wire.Envelope) error {
 
 // takenReceived handles a Taken. mu is held, and given up while the link may refer to the message.
 func (p *peer) takenReceived(env wire.Envelope) error {
-	taken, err := p.proto.Taken(env)
+	taken, err := p.proto.TakenReceived(env)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (m Matched) Irecv(r *Request, g Group, b []byte) {
 // irecv is Irecv with mu held, which may be given up.
 func (m Matched) irecv(r *Request, g Group, b []byte) {
 	r.begin(m.e, g, m.m.Context, m.m.Source, m.m.Tag(), b)
-	m.e.core.Give(&r.Request, m.m)
+	m.e.core.MatchUnexpected(&r.Request, m.m)
 	m.e.carryOut()
 }
 
@@ -139,6 +139,6 @@ type probeCondition struct {
 	since chan struct{}
 }
 
-func (n probeCondition) met() bool { return n.e.arrived != n.since }
+func (n probeCondition) isMet() bool { return n.e.arrived != n.since }
 
 func (n probeCondition) changed() <-chan struct{} { return n.since }

@@ -321,7 +321,7 @@ func (s *replicas) rankLost(rank int) {
 	if err := s.e.core.SourceError(rank); !errors.Is(err, ErrFinalized) && s.e.core.Closed() == nil {
 		s.e.rankFailed(rank, err)
 	}
-	s.e.news.lost(rank)
+	s.e.events.addLost(rank)
 }
 
 // expelled says that a peer takes this process for failed.

@@ -217,7 +217,7 @@ func TestExpelled(t *testing.T) {
 	expelled := make(chan struct{}, 8)
 	engines := replicated(t, 2, Replication{Replicas: 2, Expelled: func() { expelled <- struct{}{} }})
 	for _, e := range engines[1:] {
-		e.Fail(0, errors.New("it is silent"))
+		e.MarkFailed(0, errors.New("it is silent"))
 	}
 	select {
 	case <-expelled:

@@ -136,14 +136,14 @@ func (r *Request) wait(ctx context.Context) error {
 		if err := r.holdError(); err != nil {
 			return err
 		}
-		t := r.served()
+		t := r.linkToServe()
 		if r.GiveUp != nil { // the goroutine that moves its bytes knows
 			t = nil
 		}
 		switch {
 		case t != nil && r.IsSend && t.writable():
 			t.writeForWaiter(ctx)
-		case r.polled():
+		case r.usesRings():
 			e.rings.poll(ctx, r)
 		case t != nil && r.IsSend && t.writing.byWriter:
 			t.awaitWriteToken(ctx, r)
@@ -153,14 +153,14 @@ func (r *Request) wait(ctx context.Context) error {
 			r.sleep(ctx, t)
 		}
 	}
-	if t := r.served(); t != nil && t.writable() { // for others, perhaps the next that is waited for
-		e.idle.note()
+	if t := r.linkToServe(); t != nil && t.writable() { // for others, perhaps the next that is waited for
+		e.idle.startChecks()
 	}
 	return nil
 }
 
-// polled reports whether the rings are to be polled for r. mu is held.
-func (r *Request) polled() bool {
+// usesRings reports whether the rings are to be polled for r. mu is held.
+func (r *Request) usesRings() bool {
 	e := r.e
 	switch {
 	case len(e.rings.peers) == 0 || r.GiveUp != nil || r.Peer == e.cfg.Rank:
@@ -172,13 +172,13 @@ func (r *Request) polled() bool {
 	return e.peers[r.Peer].transport.fromRing
 }
 
-// met makes a Request what somebody waits for at the rings, as signal does.
-func (r *Request) met() bool { return r.State == complete || r.holdError() != nil }
+// isMet makes a Request what somebody waits for at the rings, as signal does.
+func (r *Request) isMet() bool { return r.State == complete || r.holdError() != nil }
 
 func (r *Request) changed() <-chan struct{} { return r.finished() }
 
-// served returns the link that is to be read for r, if it is one, or written to. mu is held.
-func (r *Request) served() *linkTransport {
+// linkToServe returns the link that is to be read for r, if it is one, or written to. mu is held.
+func (r *Request) linkToServe() *linkTransport {
 	e, rank := r.e, r.Peer
 	if e.replicas != nil {
 		return nil // the links' own goroutines read them: which one a message comes over may change
@@ -196,10 +196,10 @@ func (r *Request) served() *linkTransport {
 func (r *Request) sleep(ctx context.Context, t *linkTransport) {
 	e := r.e
 	done := r.finished()
-	var turn chan struct{}
+	var token chan struct{}
 	if t != nil {
 		t.reading.waiters++
-		turn = t.reading.token
+		token = t.reading.token
 	} else {
 		e.wakeReaders()
 	}
@@ -210,7 +210,7 @@ func (r *Request) sleep(ctx context.Context, t *linkTransport) {
 	e.mu.Unlock()
 	select {
 	case <-done:
-	case <-turn:
+	case <-token:
 	case <-stop:
 	}
 	e.mu.Lock()
@@ -278,7 +278,7 @@ func (r *Request) cancel() {
 	case r.Peer == e.cfg.Rank:
 		e.core.CancelSelf(&r.Request)
 	default:
-		e.peers[r.Peer].proto.Cancel(&r.Request)
+		e.peers[r.Peer].proto.CancelSend(&r.Request)
 	}
 	e.carryOut()
 }
@@ -319,7 +319,7 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 	e := w.rs[0].e
 	defer w.forget(counted)
 	for {
-		if i := slices.IndexFunc(w.rs, (*Request).met); i >= 0 {
+		if i := slices.IndexFunc(w.rs, (*Request).isMet); i >= 0 {
 			return i, nil
 		}
 		if ctx.Err() != nil {
@@ -328,8 +328,8 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 		if first < 0 {
 			e.wakeReaders()
 		} else {
-			e.idle.note()
-			if t := w.rs[first].served(); t != nil && !t.bellsOnly {
+			e.idle.startChecks()
+			if t := w.rs[first].linkToServe(); t != nil && !t.bellsOnly {
 				w.readFor(ctx, t)
 				continue
 			}
@@ -355,8 +355,8 @@ func (w *anyOf) readFor(ctx context.Context, t *linkTransport) {
 	for _, r := range w.rs { // whichever is complete interrupts
 		r.reader = t
 	}
-	for !w.met() && t.forWaiters() && ctx.Err() == nil {
-		t.step(false)
+	for !w.isMet() && t.servesWaiters() && ctx.Err() == nil {
+		t.readOnce(false)
 	}
 	for _, r := range w.rs {
 		r.reader = nil
@@ -366,12 +366,12 @@ func (w *anyOf) readFor(ctx context.Context, t *linkTransport) {
 
 // sleep waits until one of the requests may be complete, or the token is the caller's. mu is
 // held, and given up meanwhile.
-func (w *anyOf) sleep(ctx context.Context, turn <-chan struct{}) {
+func (w *anyOf) sleep(ctx context.Context, token <-chan struct{}) {
 	e, signal := w.rs[0].e, w.changed()
 	e.mu.Unlock()
 	select {
 	case <-signal:
-	case <-turn:
+	case <-token:
 	case <-ctx.Done():
 	}
 	e.mu.Lock()
@@ -395,8 +395,8 @@ func (w *anyOf) forget(counted bool) {
 	e.freeAny = w
 }
 
-func (w *anyOf) met() bool {
-	return slices.ContainsFunc(w.rs, (*Request).met)
+func (w *anyOf) isMet() bool {
+	return slices.ContainsFunc(w.rs, (*Request).isMet)
 }
 
 func (w *anyOf) changed() <-chan struct{} {

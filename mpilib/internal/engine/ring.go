@@ -35,14 +35,14 @@ func (p *peer) receive(w condition) bool {
 			return true
 		}
 		if !ok {
-			if p.ended() {
+			if p.isEnded() {
 				p.ringEnded()
 				return true
 			}
 			return i > 0
 		}
 		env, err := wire.ParseEnvelope(head[:])
-		if err == nil && env.Kind == wire.EnvelopeEager && w != nil && w.met() && p.unmatchedEager(env) {
+		if err == nil && env.Kind == wire.EnvelopeEager && w != nil && w.isMet() && p.unmatchedEager(env) {
 			return true
 		}
 		if err == nil {
@@ -83,19 +83,19 @@ func (p *peer) ringEnded() {
 	p.fail(p.linkError(p.shm.linkErrDoing, p.shm.linkErr))
 }
 
-// ended reports whether the peer fails when its ring is empty. mu is held.
-func (p *peer) ended() bool { return p.shm.linkErr != nil || p.transport.ring.err != nil }
+// isEnded reports whether the peer fails when its ring is empty. mu is held.
+func (p *peer) isEnded() bool { return p.shm.linkErr != nil || p.transport.ring.err != nil }
 
 // handleRecord acts on a record. The payload is the peer's to change: it is only copied. mu is held.
 func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {
 	want := uint64(0)
-	var lent protocol.Lent
+	var exposed protocol.ExposedBuffer
 	switch env.Kind {
 	case wire.EnvelopeCopying:
 		return p.copyStarted(env, payload)
 	case wire.EnvelopeRTS:
 		var err error
-		if lent, err = parseZeroCopy(payload); err != nil {
+		if exposed, err = parseZeroCopy(payload); err != nil {
 			return err
 		}
 		want = uint64(len(payload))
@@ -107,8 +107,8 @@ func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {
 	if uint64(len(payload)) != want {
 		return fmt.Errorf("%w: a record of %d bytes for %+v", wire.ErrMalformed, len(payload), env)
 	}
-	p.in.lent = lent
+	p.in.exposed = exposed
 	_, err := p.envelope(env, payload)
-	p.in.lent = protocol.Lent{}
+	p.in.exposed = protocol.ExposedBuffer{}
 	return err
 }

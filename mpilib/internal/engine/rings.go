@@ -45,7 +45,7 @@ type rings struct {
 	local         atomic.Bool   // a peer is in this very process: other goroutines must run for its messages to come
 	single        bool          // one processor: other goroutines run only when the poller yields
 	started       time.Time
-	movedAt       time.Duration // when this process last moved to another processor
+	cpuChangedAt  time.Duration // when this process last moved to another processor
 	checkEvery    time.Duration // how often sleeping rings are checked
 }
 
@@ -70,11 +70,11 @@ func (n *rings) fitWaiter() {
 	}
 	n.waiterFits = true
 	n.crowded = shm.Crowded(shm.Allowed(), others)
-	pace := shm.WaitPolicy{Crowded: n.crowded}
+	policy := shm.WaitPolicy{Crowded: n.crowded}
 	if !n.crowded {
-		pace.Budget = patience
+		policy.Budget = patience
 	}
-	n.waiter = shm.NewWaiter(pace)
+	n.waiter = shm.NewWaiter(policy)
 }
 
 // add starts to poll a peer's ring. mu is held.
@@ -102,7 +102,7 @@ func (n *rings) requestSweep() {
 	if n.polling {
 		n.attention.Store(true)
 	} else {
-		n.idle.note()
+		n.idle.startChecks()
 	}
 }
 
@@ -125,11 +125,11 @@ func (n *rings) releaseToken() {
 	if n.waiters > 0 {
 		wake(n.token)
 	}
-	n.idle.note()
+	n.idle.startChecks()
 }
 
-// awake clears the asleep mark of all rings. The token and mu are held.
-func (n *rings) awake() {
+// clearAsleep clears the asleep mark of all rings. The token and mu are held.
+func (n *rings) clearAsleep() {
 	if !n.asleep {
 		return
 	}
@@ -139,12 +139,12 @@ func (n *rings) awake() {
 	}
 }
 
-// sleep marks every ring asleep and reports true, unless a message or room has come
+// markAsleep marks every ring asleep and reports true, unless a message or room has come
 // meanwhile. The token and mu are held.
-func (n *rings) sleep() bool {
+func (n *rings) markAsleep() bool {
 	n.asleep = true
 	for _, p := range n.peers {
-		if p.ended() || !p.transport.ring.rx.Sleep() {
+		if p.isEnded() || !p.transport.ring.rx.Sleep() {
 			n.asleep = false
 		}
 		if size, yes := p.transport.ring.stalled(); yes && !p.transport.ring.tx.Sleep(size) {
@@ -213,10 +213,10 @@ func (n *rings) serve() {
 			}
 		}
 		if n.waiters > 0 { // a poller sees the next record sooner than a bell would wake it
-			n.awake()
+			n.clearAsleep()
 			break
 		}
-		if n.sleep() {
+		if n.markAsleep() {
 			break
 		}
 	}
@@ -255,9 +255,9 @@ func (n *rings) attendant() {
 	}
 }
 
-// check is checkIdle for the rings: it wakes the attendant if they were idle since the
+// checkIdle is checkIdle for the rings: it wakes the attendant if they were idle since the
 // last call. It reports whether they are awake. mu is held.
-func (n *rings) check() bool {
+func (n *rings) checkIdle() bool {
 	if len(n.peers) == 0 || n.asleep && !n.polling {
 		return false
 	}
@@ -270,7 +270,7 @@ func (n *rings) check() bool {
 
 // A condition is what a goroutine waits for.
 type condition interface {
-	met() bool                // with mu held
+	isMet() bool              // with mu held
 	changed() <-chan struct{} // signals that met may have changed; with mu held
 }
 
@@ -280,10 +280,10 @@ type condition interface {
 func (n *rings) poll(ctx context.Context, w condition) {
 	if !n.polling {
 		n.takeToken()
-		n.awake()
+		n.clearAsleep()
 		parks := n.pollWithToken(ctx, w)
 		if parks {
-			parks = n.sleep()
+			parks = n.markAsleep()
 		}
 		n.releaseToken()
 		if !parks {
@@ -299,7 +299,7 @@ func (n *rings) poll(ctx context.Context, w condition) {
 	case <-ctx.Done():
 	}
 	n.mu.Lock()
-	if n.waiters--; n.waiters > 0 && !n.polling && !n.asleep && w.met() {
+	if n.waiters--; n.waiters > 0 && !n.polling && !n.asleep && w.isMet() {
 		wake(n.token) // another waiter
 	}
 }
@@ -316,7 +316,7 @@ func (n *rings) pollWithToken(ctx context.Context, w condition) (parks bool) {
 		if found {
 			n.waiter.Found()
 		}
-		if w.met() || ctx.Err() != nil || len(n.peers) == 0 {
+		if w.isMet() || ctx.Err() != nil || len(n.peers) == 0 {
 			return false
 		}
 		if found {
@@ -404,8 +404,8 @@ func (n *rings) sharesCPU(peers []*peer, now time.Duration) bool {
 			continue
 		}
 		same = true
-		if p.e.cfg.process() > p.process && now-n.movedAt > leaveEvery {
-			n.movedAt = now
+		if p.e.cfg.process() > p.process && now-n.cpuChangedAt > leaveEvery {
+			n.cpuChangedAt = now
 			shm.Leave(cpu)
 		}
 	}

@@ -104,11 +104,11 @@ func (t *ringTransport) flushQueue() {
 func (t *ringTransport) flushBulk() {
 	for len(t.queue) == 0 && len(t.bulk) > 0 && t.proto.Failed == nil {
 		r := t.bulk[0]
-		n := min(shm.MaxRecord, len(r.Buf)-r.At)
-		if !t.sendRecord(wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}, r.Buf[r.At:r.At+n]) {
+		n := min(shm.MaxRecord, len(r.Buf)-r.Offset)
+		if !t.sendRecord(wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}, r.Buf[r.Offset:r.Offset+n]) {
 			return
 		}
-		if r.At += n; r.At == len(r.Buf) {
+		if r.Offset += n; r.Offset == len(r.Buf) {
 			t.bulk = t.bulk[1:]
 		}
 	}
@@ -138,7 +138,7 @@ func (t *ringTransport) stalled() (n int, yes bool) {
 	case len(t.queue) > 0:
 		return len(t.queue[0].copied) + t.queue[0].n, true
 	case len(t.bulk) > 0:
-		return min(shm.MaxRecord, len(t.bulk[0].Buf)-t.bulk[0].At), true
+		return min(shm.MaxRecord, len(t.bulk[0].Buf)-t.bulk[0].Offset), true
 	}
 	return 0, false
 }

@@ -10,8 +10,8 @@ import (
 // waits for before one is made. Most links are made by who sends first.
 const seekAfter = 500 * time.Millisecond
 
-// sought is whom a probe waits for.
-type sought struct {
+// probedSource is whom a probe waits for.
+type probedSource struct {
 	group  Group
 	source int
 }
@@ -19,13 +19,13 @@ type sought struct {
 // seeker makes links to those whom somebody waits for without one. The engine's lock guards it.
 type seeker struct {
 	e      *Engine
-	sought []sought
+	probed []probedSource
 	runs   bool // a goroutine does
 }
 
-// maxSought bounds the probes that are remembered between two looks; one that is
+// maxProbed bounds the probes that are remembered between two looks; one that is
 // forgotten is made again, or its waiter looks again.
-const maxSought = 64
+const maxProbed = 64
 
 // seek has links made to those whom a receive that is posted waits for, a
 // little later; with probe also for one that is not. mu is held.
@@ -39,8 +39,8 @@ func (s *seeker) seek(g Group, source int, probe bool) {
 	case source != AnySource && e.replicas == nil && (e.peers[source].transport.connected() || e.peers[source].proto.Failed != nil):
 		return
 	}
-	if probe && len(s.sought) < maxSought {
-		s.sought = append(s.sought, sought{g, source})
+	if probe && len(s.probed) < maxProbed {
+		s.probed = append(s.probed, probedSource{g, source})
 	}
 	s.start()
 }
@@ -92,15 +92,15 @@ func (s *seeker) connect() (missing bool) {
 	want := func(g Group, source int) {
 		wanted(func(p *peer) bool { return p.rank == source || source == AnySource && g.Member(p.rank) })
 	}
-	wanted(func(p *peer) bool { return p.expected })
-	e.core.Posted(func(r *protocol.Request) bool {
+	wanted(func(p *peer) bool { return p.notesAwaited })
+	e.core.PostedReceives(func(r *protocol.Request) bool {
 		want(owner(r).group, r.Peer)
 		return true
 	})
-	for _, probe := range s.sought {
+	for _, probe := range s.probed {
 		want(probe.group, probe.source)
 	}
-	clear(s.sought)
-	s.sought = s.sought[:0]
+	clear(s.probed)
+	s.probed = s.probed[:0]
 	return missing
 }

@@ -482,7 +482,7 @@ func TestGoodbyeWhileMoving(t *testing.T) {
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: size})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: chunk})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
-	eventually(t, e, "the goodbye is heard", func() bool { return r.Ended() })
+	eventually(t, e, "the goodbye is heard", func() bool { return r.IsEnded() })
 	io.CopyN(io.Discard, peer, chunk)
 	open()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})

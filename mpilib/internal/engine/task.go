@@ -17,7 +17,7 @@ func (e *Engine) BeginTask(h *Handle, giveUp func(why error)) {
 	defer e.mu.Unlock()
 	r := e.newRequest()
 	r.beginTask(e, giveUp)
-	h.started(r)
+	h.begin(r)
 }
 
 func (r *Request) beginTask(e *Engine, giveUp func(why error)) {

@@ -158,7 +158,7 @@ func TestTakenAfterWriteDeadline(t *testing.T) {
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: 100 << 10})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - protocol.FirstCredit})
 	discard(t, peer, 100<<10-protocol.FirstCredit)
-	eventually(t, e, "all is written", func() bool { return r.State == waiting && r.At == len(r.Buf) })
+	eventually(t, e, "all is written", func() bool { return r.State == waiting && r.Offset == len(r.Buf) })
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
 	if _, err := wait(t, &r); err != nil {
 		t.Error(err)

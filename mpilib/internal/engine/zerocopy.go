@@ -20,22 +20,22 @@ const zeroCopyFrom = 64 << 10
 // zeroCopySize is how many bytes say so.
 const zeroCopySize = 12
 
-func appendZeroCopy(b []byte, l protocol.Lent) []byte {
+func appendZeroCopy(b []byte, l protocol.ExposedBuffer) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, l.Addr), uint32(l.Slot))
 }
 
 // parseZeroCopy is for the payload of an RTS's record.
-func parseZeroCopy(payload []byte) (protocol.Lent, error) {
+func parseZeroCopy(payload []byte) (protocol.ExposedBuffer, error) {
 	if len(payload) == 0 {
-		return protocol.Lent{}, nil
+		return protocol.ExposedBuffer{}, nil
 	}
 	var b [zeroCopySize]byte
 	if n := copy(b[:], payload); n != zeroCopySize || n != len(payload) {
-		return protocol.Lent{}, fmt.Errorf("%w: a copy slot described in %d bytes", wire.ErrMalformed, len(payload))
+		return protocol.ExposedBuffer{}, fmt.Errorf("%w: a copy slot described in %d bytes", wire.ErrMalformed, len(payload))
 	}
-	l := protocol.Lent{Addr: binary.BigEndian.Uint64(b[:]), Slot: int(binary.BigEndian.Uint32(b[8:])), Valid: true}
+	l := protocol.ExposedBuffer{Addr: binary.BigEndian.Uint64(b[:]), Slot: int(binary.BigEndian.Uint32(b[8:])), Valid: true}
 	if l.Slot >= shm.CopySlots {
-		return protocol.Lent{}, fmt.Errorf("%w: copy slot %d of %d", wire.ErrMalformed, l.Slot, shm.CopySlots)
+		return protocol.ExposedBuffer{}, fmt.Errorf("%w: copy slot %d of %d", wire.ErrMalformed, l.Slot, shm.CopySlots)
 	}
 	return l, nil
 }
@@ -52,7 +52,7 @@ func (t *ringTransport) expose(r *Request) []byte {
 		return nil
 	}
 	r.exposed, r.slot = true, i
-	return appendZeroCopy(nil, protocol.Lent{Addr: addressOf(r.Buf), Slot: i})
+	return appendZeroCopy(nil, protocol.ExposedBuffer{Addr: addressOf(r.Buf), Slot: i})
 }
 
 // endZeroCopy frees the copy slot of a send, if it has one. mu is held.
@@ -87,7 +87,7 @@ type help struct {
 // or cannot. mu is held.
 func (p *peer) copyStarted(env wire.Envelope, payload []byte) error {
 	var b [8]byte
-	s := p.proto.Pending(env.ID)
+	s := p.proto.PendingSend(env.ID)
 	if copy(b[:], payload) != len(b) || len(payload) != len(b) || s == nil || !owner(s).exposed || s.State != waiting {
 		return protocol.UnknownMessage("copies", env)
 	}
@@ -112,7 +112,7 @@ type fetch struct {
 // startCopy begins to copy the exposed buffer of a matched RTS, and reports whether that can be. mu is held.
 func (p *peer) startCopy(t *protocol.Transfer) bool {
 	r := t.Request
-	if p.transport.ring.mem == nil || r.Got.Bytes > shm.MaxExposed || !p.transport.ring.rx.Accept(t.Lent.Slot) {
+	if p.transport.ring.mem == nil || r.Got.Bytes > shm.MaxExposed || !p.transport.ring.rx.Accept(t.Exposed.Slot) {
 		return false
 	}
 	p.e.copies.in = append(p.e.copies.in, &fetch{Transfer: t, p: p})
@@ -145,12 +145,12 @@ func (c *copies) copyOne() bool {
 // over. mu is held, and released meanwhile.
 func (c *copies) fetchPiece(f *fetch) (done bool) {
 	p, r, n := f.p, owner(f.Request), int(f.Request.Got.Bytes)
-	i, ok := p.transport.ring.rx.Claim(f.Lent.Slot)
+	i, ok := p.transport.ring.rx.Claim(f.Exposed.Slot)
 	if !ok {
 		if f.awaitsSender = !f.allCopied(); f.awaitsSender {
 			return false
 		}
-		p.proto.Fetched(f.Transfer)
+		p.proto.FetchDone(f.Transfer)
 		p.e.carryOut()
 		p.dispatch(false)
 		return true
@@ -168,7 +168,7 @@ func (c *copies) fetchPiece(f *fetch) (done bool) {
 	part, mem := r.Buf[at:min(at+size, n)], p.transport.ring.mem
 	f.Busy = true
 	c.mu.Unlock()
-	err := mem.Read(part, f.Lent.Addr+uint64(at))
+	err := mem.Read(part, f.Exposed.Addr+uint64(at))
 	c.mu.Lock()
 	f.Busy = false
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *copies) fetchPiece(f *fetch) (done bool) {
 
 // allCopied reports whether every piece that somebody took is copied.
 func (f *fetch) allCopied() bool {
-	return f.p.transport.ring.rx.Settled(f.Lent.Slot, int(f.Request.Got.Bytes), f.claimed)
+	return f.p.transport.ring.rx.Settled(f.Exposed.Slot, int(f.Request.Got.Bytes), f.claimed)
 }
 
 // abandonCopies has a peer that has failed neither copied from nor helped. A receive of
@@ -191,7 +191,7 @@ func (f *fetch) allCopied() bool {
 func (p *peer) abandonCopies() {
 	for _, f := range p.e.copies.in {
 		if f.p == p { // should it live, it shall write no more
-			p.transport.ring.rx.Close(f.Lent.Slot)
+			p.transport.ring.rx.Close(f.Exposed.Slot)
 		}
 	}
 	p.e.copies.in = slices.DeleteFunc(p.e.copies.in, func(f *fetch) bool { return f.p == p && !f.Busy })
@@ -205,7 +205,7 @@ func (c *copies) helpPiece() bool {
 		h := &c.out[0]
 		p, r := h.p, h.r
 		i, ok := 0, false
-		if p.proto.Failed == nil && r.exposed && r.State == waiting && r.GiveUp == nil && p.proto.Pending(r.ID) == &r.Request {
+		if p.proto.Failed == nil && r.exposed && r.State == waiting && r.GiveUp == nil && p.proto.PendingSend(r.ID) == &r.Request {
 			i, ok = p.transport.ring.tx.Help(r.slot)
 		}
 		n := len(r.Buf)
@@ -234,7 +234,7 @@ func (c *copies) helpPiece() bool {
 			p.transport.link.bellDue = true
 			p.dispatch(false)
 		}
-		if r.Ended() {
+		if r.IsEnded() {
 			r.finish(r.GiveUp)
 		}
 		return true

@@ -28,7 +28,7 @@ func TestLentAndGivenUp(t *testing.T) {
 		t.Error("not exposed")
 	}
 	es[0].mu.Lock() // so that nobody answers the withdrawal
-	es[0].peers[1].proto.Kept(s.ID).Taken = true
+	es[0].peers[1].proto.Unexpected(s.ID).Taken = true
 	es[0].mu.Unlock()
 	if _, err := s.Wait(gone); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)

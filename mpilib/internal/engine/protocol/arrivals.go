@@ -12,26 +12,26 @@ import (
 // again: so a message that has begun to arrive and is not whole is stranded until then, with the receive that it has
 // matched.
 
-// arrivals is the messages of ranks with replicas that are not delivered.
+// arrivals holds the messages of ranks with replicas that are not delivered.
 type arrivals struct {
 	core     *Core
 	process  *replica.Process
-	stranded map[*arrival]bool // whose sender is lost
+	stranded map[*arrival]bool // their sender is lost
 }
 
-// An arrival is such a message, from when it begins to arrive.
+// An arrival is a message of a rank with replicas, from its envelope until it is delivered.
 type arrival struct {
 	of      *replica.Arrival
 	rank    int // it comes from
 	context uint32
 	tag     int
 	request *Request // which it has matched; else
-	message *Message // the one that is kept for it; both nil: its bytes are still to come, or nobody wants it
-	dropped bool     // nobody wants it
+	message *Message // the one that is kept for it; both nil: its bytes have not arrived, or it is dropped
+	dropped bool     // it will not be received
 }
 
-// begin takes the envelope of a message. The arrival is nil if it is to be dropped.
-func (s *arrivals) begin(p *Peer, env wire.Envelope) *arrival {
+// envelopeReceived takes the envelope of a message. The arrival is nil if the message is to be dropped.
+func (s *arrivals) envelopeReceived(p *Peer, env wire.Envelope) *arrival {
 	of, verdict := s.process.Arrive(p.Process, env.Context, int(env.Tag), int(env.Length))
 	switch verdict {
 	case replica.Fresh:
@@ -46,16 +46,16 @@ func (s *arrivals) begin(p *Peer, env wire.Envelope) *arrival {
 	return nil
 }
 
-// delivered says that all bytes of a message are in b, or that nobody wants them: then known is false.
-func (s *arrivals) delivered(a *arrival, b []byte, known bool) {
+// delivered notes that all bytes of a message are in b; without hasBytes, that they will not be received.
+func (s *arrivals) delivered(a *arrival, b []byte, hasBytes bool) {
 	digest := uint64(0)
-	if known {
+	if hasBytes {
 		digest = replica.Digest(b)
 	}
 	s.process.Delivered(a.rank, a.context, a.tag, a.of, digest)
 }
 
-// received says that r is complete with the message of its arrival, if it has one.
+// received notes that r is complete with the message of its arrival, if it has one.
 func (s *arrivals) received(r *Request) {
 	a := r.arrival
 	switch {
@@ -69,7 +69,7 @@ func (s *arrivals) received(r *Request) {
 	r.arrival, a.request = nil, nil
 }
 
-// drop says that nobody wants a message, if there is one.
+// drop notes that a message, if there is one, will not be received.
 func (s *arrivals) drop(a *arrival) {
 	if a != nil && !a.dropped {
 		a.dropped, a.request, a.message = true, nil, nil
@@ -78,46 +78,46 @@ func (s *arrivals) drop(a *arrival) {
 	}
 }
 
-// eager is Peer.Eager.
-func (s *arrivals) eager(p *Peer, x *msgContext, env wire.Envelope) error {
+// eagerReceived is Peer.EagerReceived.
+func (s *arrivals) eagerReceived(p *Peer, x *msgContext, env wire.Envelope) error {
 	if env.Flags != 0 {
 		return fmt.Errorf("%w: an eager synchronous message of a rank with replicas", wire.ErrMalformed)
 	}
 	in, cost := &p.In, int(env.Length)+MessageCost
-	a := s.begin(p, env)
+	a := s.envelopeReceived(p, env)
 	if a == nil {
-		p.owe(cost)
+		p.oweCredit(cost)
 		return nil
 	}
 	if a.request == nil && a.message == nil {
-		if s.core.Unwanted(env.Context) {
+		if s.core.Discards(env.Context) {
 			s.drop(a)
-			p.owe(cost)
+			p.oweCredit(cost)
 			return nil
 		}
 		if m := x.table.Arrive(int32(p.Rank), int32(env.Tag)); m != nil {
-			p.matched(m.Owner, env)
+			p.recordMatch(m.Owner, env)
 			m.Owner.arrival, a.request = a, m.Owner
 		}
 	}
 	in.arrival = a
 	if r := a.request; r != nil {
-		r.From, in.Request, in.Into = p, r, r.room()
-		p.owe(cost)
+		r.From, in.Request, in.Into = p, r, r.destination()
+		p.oweCredit(cost)
 		return nil
 	}
-	if err := p.charge(cost); err != nil {
+	if err := p.chargeCredit(cost); err != nil {
 		return err
 	}
-	in.message = p.message(env)
-	in.message.Data, in.message.paid = make([]byte, env.Length), cost
+	in.message = p.newMessage(env)
+	in.message.Data, in.message.credit = make([]byte, env.Length), cost
 	in.Into = in.message.Data
 	return nil
 }
 
-// rts is Peer.RTS.
-func (s *arrivals) rts(p *Peer, x *msgContext, env wire.Envelope) {
-	a := s.begin(p, env)
+// rtsReceived is Peer.RTSReceived.
+func (s *arrivals) rtsReceived(p *Peer, x *msgContext, env wire.Envelope) {
+	a := s.envelopeReceived(p, env)
 	if a == nil {
 		p.decline(env.ID, true)
 		return
@@ -125,41 +125,41 @@ func (s *arrivals) rts(p *Peer, x *msgContext, env wire.Envelope) {
 	switch r, m := a.request, a.message; {
 	case r != nil:
 		r.From = p
-		p.transfer(r, env.ID, 0, 0, Lent{})
+		p.startTransfer(r, env.ID, 0, 0, ExposedBuffer{})
 	case m != nil:
 		m.from, m.id, m.lost = p, env.ID, false
-		p.kept[m.id] = m
+		p.unexpected[m.id] = m
 		s.core.emit(Effect{Kind: Probe})
-	case s.core.Unwanted(env.Context):
+	case s.core.Discards(env.Context):
 		s.drop(a)
 		p.decline(env.ID, true)
 	default:
 		if m := x.table.Arrive(int32(p.Rank), int32(env.Tag)); m != nil {
-			p.matched(m.Owner, env)
+			p.recordMatch(m.Owner, env)
 			m.Owner.arrival, a.request = a, m.Owner
-			p.transfer(m.Owner, env.ID, 0, 0, Lent{})
+			p.startTransfer(m.Owner, env.ID, 0, 0, ExposedBuffer{})
 			return
 		}
-		m := p.message(env)
+		m := p.newMessage(env)
 		m.rts, m.arrival, a.message = true, a, m
-		p.keep(m)
+		p.queueUnexpected(m)
 	}
 }
 
-// whole takes an eager message that was kept while it came, and reports whether it needs no receive any more: a
-// receive, or what was announced by a process that is lost, had its place already.
-func (s *arrivals) whole(p *Peer, a *arrival, m *Message) bool {
+// bodyArrived takes the bytes of an eager message, which arrived unexpectedly, and reports whether that is all: a
+// receive, or the announcement of a process that is lost, had matched it already.
+func (s *arrivals) bodyArrived(p *Peer, a *arrival, m *Message) bool {
 	if a.dropped {
-		p.refund(m.paid)
+		p.refundCredit(m.credit)
 		return true
 	}
 	s.delivered(a, m.Data, true)
 	switch r, announced := a.request, a.message; {
 	case r != nil:
 		r.arrival = nil
-		s.core.Give(r, m)
+		s.core.MatchUnexpected(r, m)
 	case announced != nil:
-		announced.from, announced.Data, announced.paid = p, m.Data, m.paid
+		announced.from, announced.Data, announced.credit = p, m.Data, m.credit
 		announced.rts, announced.lost, announced.arrival = false, false, nil
 		s.core.emit(Effect{Kind: Probe})
 	default:
@@ -168,8 +168,8 @@ func (s *arrivals) whole(p *Peer, a *arrival, m *Message) bool {
 	return true
 }
 
-// wait has a receive that has matched a message that is stranded wait for it.
-func (s *arrivals) wait(r *Request, m *Message) {
+// awaitResend makes a receive that has matched a stranded message wait until another process sends it again.
+func (s *arrivals) awaitResend(r *Request, m *Message) {
 	if err := s.core.SourceError(m.Source); err != nil {
 		s.core.finish(r, err)
 		return
@@ -179,29 +179,29 @@ func (s *arrivals) wait(r *Request, m *Message) {
 	s.stranded[a] = true
 }
 
-// lost strands what a process has begun to send, which is lost or ends.
-func (s *arrivals) lost(p *Peer) {
+// peerLost strands the messages that a process, which has failed or left, had begun to send.
+func (s *arrivals) peerLost(p *Peer) {
 	in := &p.In
 	if a := in.arrival; a != nil {
 		s.strand(a)
 		if m := in.message; m != nil && !m.rts {
-			p.refund(m.paid)
+			p.refundCredit(m.credit)
 		}
 	}
-	for id, f := range p.moving {
-		delete(p.moving, id)
+	for id, f := range p.transfers {
+		delete(p.transfers, id)
 		if f.Request != nil {
 			s.strand(f.Request.arrival)
 		}
 	}
-	for id, m := range p.kept {
-		delete(p.kept, id)
-		p.refund(m.paid)
-		m.lost, m.id, m.paid, m.Data = true, 0, 0, nil
+	for id, m := range p.unexpected {
+		delete(p.unexpected, id)
+		p.refundCredit(m.credit)
+		m.lost, m.id, m.credit, m.Data = true, 0, 0, nil
 	}
 	*in = Incoming{Size: in.Size, Left: in.Left}
 	if err := s.core.SourceError(p.Rank); err != nil {
-		s.fail(func(a *arrival) error {
+		s.failStranded(func(a *arrival) error {
 			if a.rank == p.Rank {
 				return err
 			}
@@ -217,8 +217,8 @@ func (s *arrivals) strand(a *arrival) {
 	}
 }
 
-// fail fails the receives that wait for a stranded message for which why returns an error.
-func (s *arrivals) fail(why func(*arrival) error) {
+// failStranded fails the receives that wait for a stranded message for which why returns an error.
+func (s *arrivals) failStranded(why func(*arrival) error) {
 	for a := range s.stranded {
 		if err := why(a); err != nil {
 			delete(s.stranded, a)
@@ -228,8 +228,8 @@ func (s *arrivals) fail(why func(*arrival) error) {
 	}
 }
 
-// stop ends a receive that was given up while it waits for a stranded message.
-func (s *arrivals) stop(r *Request) {
+// abandonStranded completes a receive that was abandoned while it waits for a stranded message.
+func (s *arrivals) abandonStranded(r *Request) {
 	a := r.arrival
 	if a == nil || !s.stranded[a] {
 		return
@@ -238,9 +238,9 @@ func (s *arrivals) stop(r *Request) {
 	s.drop(a)
 }
 
-// GiveUpStranded completes r, a receive that was given up, if the process that was sending its message is lost.
+// GiveUpStranded completes r, a receive that was abandoned, if the process that was sending its message is lost.
 func (c *Core) GiveUpStranded(r *Request) {
 	if c.arrivals != nil {
-		c.arrivals.stop(r)
+		c.arrivals.abandonStranded(r)
 	}
 }

@@ -2,16 +2,15 @@
 // matches, how much may be sent eagerly and how much is sent by rendezvous, what waits for
 // what, and what the loss of a peer or a cancellation ends. It knows envelopes, requests and
 // numbers of bytes; it refuses to know links, rings, locks, clocks and goroutines, and never
-// waits. What time it is, how long a round trip takes and how much a path takes eagerly is
-// told to it.
+// waits. The time, the round-trip time and the rate of a path are arguments of its functions.
 //
 // One Core is the state of a process, with a Peer for each other process and a Request for
-// each send and receive. The caller, who has the lock, tells it what the program wants
-// (Send, Receive, Cancel, ...) and what a peer said (Eager, RTS, Data, CTS, ...). Where bytes
-// follow an envelope, Peer.In says where they go, and Arrived is called when they are here.
-// What is to be done in consequence is a list of effects, see Effect. The way of most
-// messages makes no list: CanSendNow lets them go, Eager says where the bytes go, and
-// Arrived which receive is complete.
+// each send and receive. The caller, which holds the engine's lock, calls it with what the program
+// starts (Send, Receive, CancelSend, ...) and with each envelope of a peer (EagerReceived, RTSReceived,
+// ...). Where bytes follow an envelope, Peer.In says where they go, and Arrived is called after the last.
+// What is to be done in consequence is a list of effects, see Effect. Most messages cause no
+// effects: CanSendNow permits the send, EagerReceived says where the bytes go, and Arrived which
+// receive is complete.
 //
 // All state is in the Core, its Peers and the Requests, whose memory is the caller's.
 package protocol
@@ -35,12 +34,13 @@ const (
 	maxCopied = 64 << 10
 	// maxSelf is from which size on a send to self waits for its receive.
 	maxSelf = 16 << 10
-	// maxAhead is in how many contexts that nobody has made here yet a peer may have sent
-	// something. It is ahead in no more than are being made: whatever makes one needs this
-	// process.
+	// maxAhead is in how many contexts that this process has not created yet a peer may have sent
+	// something. A peer is ahead only in contexts that are being created, which needs this process
+	// (MPI-4.1, section 7.4.2).
 	maxAhead = 4096
-	// MaxRevokedAhead is how many contexts are remembered as revoked that nobody has made
-	// here. News of others are ignored, since whoever passes them on need not be to blame.
+	// MaxRevokedAhead is how many contexts are remembered as revoked that this process has not
+	// created. Further revocations are ignored and not an error, since the peer that forwards them
+	// need not have caused them.
 	MaxRevokedAhead = 1 << 14
 )
 
@@ -49,11 +49,11 @@ var (
 	ErrTruncate = errors.New("message is longer than the receive buffer")
 	// ErrFinalized fails an operation after this process's end, or its peer's.
 	ErrFinalized = errors.New("world is finalized")
-	// ErrRevoked is that of what needs a context that is revoked.
+	// ErrRevoked fails an operation in a revoked context.
 	ErrRevoked = errors.New("communicator is revoked")
 )
 
-// Config is what does not change.
+// Config is what does not change during the life of a Core.
 type Config struct {
 	Rank       int
 	Ranks      int // process q is one of rank q % Ranks; 0: each process is its own rank
@@ -65,7 +65,7 @@ type Config struct {
 	Replica *replica.Process
 
 	// Unmade reports whether no process can have created a context yet; nil: none is such.
-	Unmade func(context uint32) bool
+	Unallocated func(context uint32) bool
 }
 
 // Table is the matching state of a context.
@@ -74,11 +74,11 @@ type Table = match.Table[*Request, *Message]
 // A Core is the protocol's state of a process.
 type Core struct {
 	cfg      Config
-	closed   error // why nothing is started or wanted any more
+	closed   error // why no operation is started or matched any more; nil: the Core is open
 	effects  []Effect
 	peers    []*Peer // by process; nil for this one
 	contexts map[uint32]*msgContext
-	made     map[uint32]bool // contexts of this process's communicators
+	created  map[uint32]bool // contexts of this process's communicators
 	latest   struct {        // the last context that contextOf returned
 		id uint32
 		c  *msgContext
@@ -96,35 +96,35 @@ type Core struct {
 
 // msgContext is one context: one communicator's point-to-point or its collective messages.
 type msgContext struct {
-	table Table
-	by    *Peer // the peer whose message created it here ahead of the program; nil otherwise
+	table     Table
+	createdBy *Peer // the peer whose message created it here ahead of the program; nil otherwise
 }
 
-// Init makes c, which is zero, the Core of a process that is alone among so many: Join adds peers.
+// Init makes c, which is zero, the Core of one of size processes. AddPeer adds each of the others.
 func (c *Core) Init(cfg Config, size int) {
 	cfg.Unexpected = max(cfg.Unexpected, FirstCredit)
 	if cfg.Ranks == 0 {
 		cfg.Ranks = size
 	}
-	*c = Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, maxPending: MaxPendingSends, maxCopied: maxCopied, extraCredit: MaxExtraCredit}
+	*c = Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, created: map[uint32]bool{}, maxPending: MaxPendingSends, maxCopied: maxCopied, extraCredit: MaxExtraCredit}
 	if cfg.Replica != nil {
 		c.arrivals = &arrivals{core: c, process: cfg.Replica, stranded: map[*arrival]bool{}}
 	}
 }
 
-// Join makes p, which is zero, the peer of a process.
-func (c *Core) Join(p *Peer, process int) {
+// AddPeer makes p, which is zero, the peer of a process.
+func (c *Core) AddPeer(p *Peer, process int) {
 	*p = Peer{
 		core: c, Process: process, Rank: process % c.cfg.Ranks, Credit: FirstCredit, maxCredit: c.cfg.Unexpected, pending: map[uint32]*Request{},
-		kept: map[uint32]*Message{}, moving: map[uint32]*Transfer{}, grant: newGrant(c.cfg.Unexpected, c.cfg.MaxCredit),
+		unexpected: map[uint32]*Message{}, transfers: map[uint32]*Transfer{}, grant: newGrant(c.cfg.Unexpected, c.cfg.MaxCredit),
 	}
 	c.peers[process] = p
 }
 
-// Closed says why nothing is started or wanted any more, or returns nil.
+// Closed returns the error of Close, or nil while the Core is open.
 func (c *Core) Closed() error { return c.closed }
 
-// ExtraCredit is what all peers may still get beyond their first amounts.
+// ExtraCredit returns how many bytes of credit all peers together may still get beyond their first amounts.
 func (c *Core) ExtraCredit() int { return c.extraCredit }
 
 // contextOf returns the state of a context, and creates it if need be: a peer can be ahead
@@ -145,7 +145,7 @@ func (c *Core) contextOf(id uint32) *msgContext {
 // Table returns the matching state of a context, to look at.
 func (c *Core) Table(id uint32) *Table { return &c.contextOf(id).table }
 
-// Awaited reports whether a message would find a receive.
+// Awaited reports whether a message would match a posted receive.
 func (c *Core) Awaited(context uint32, source int, tag uint32) bool {
 	x := c.contexts[context]
 	return x != nil && x.table.Awaited(int32(source), int32(tag))
@@ -157,43 +157,44 @@ func (p *Peer) arrivalContext(id uint32) (*msgContext, error) {
 	if c.latest.id == id && c.latest.c != nil {
 		return c.latest.c, nil
 	}
-	if c.contexts[id] != nil || c.made[id] {
+	if c.contexts[id] != nil || c.created[id] {
 		return c.contextOf(id), nil
 	}
 	switch {
-	case c.cfg.Unmade != nil && c.cfg.Unmade(id):
-		return nil, fmt.Errorf("%w: the peer sends in context %d, which only this process could have made, and has not", wire.ErrMalformed, id)
-	case p.ahead >= maxAhead:
-		return nil, fmt.Errorf("%w: the peer sends in context %d; it has sent in %d others that nobody has made here", wire.ErrMalformed, id, p.ahead)
+	case c.cfg.Unallocated != nil && c.cfg.Unallocated(id):
+		return nil, fmt.Errorf("%w: the peer sends in context %d, which only this process could have created, and has not", wire.ErrMalformed, id)
+	case p.contextsAhead >= maxAhead:
+		return nil, fmt.Errorf("%w: the peer sends in context %d; it has sent in %d others that this process has not created", wire.ErrMalformed, id, p.contextsAhead)
 	}
-	p.ahead++
+	p.contextsAhead++
 	x := c.contextOf(id)
-	x.by = p
+	x.createdBy = p
 	return x, nil
 }
 
-// Open says that a communicator with n contexts from first on has been made, until Forget.
-func (c *Core) Open(first, n uint32) {
+// CreateContexts notes that this process has created a communicator with n contexts from first on.
+// FreeContext ends each.
+func (c *Core) CreateContexts(first, n uint32) {
 	for id := first; id < first+n; id++ {
-		c.made[id] = true
-		if x := c.contexts[id]; x != nil && x.by != nil {
-			x.by.ahead--
-			x.by = nil
+		c.created[id] = true
+		if x := c.contexts[id]; x != nil && x.createdBy != nil {
+			x.createdBy.contextsAhead--
+			x.createdBy = nil
 		}
 	}
 }
 
-// Forget drops a context that no process will use any more, with its messages.
-func (c *Core) Forget(id uint32) {
-	delete(c.made, id)
+// FreeContext drops a context that no process will use any more, with its unexpected messages.
+func (c *Core) FreeContext(id uint32) {
+	delete(c.created, id)
 	x := c.contexts[id]
 	if x == nil {
 		return
 	}
 	c.dropMessages(x, func(*Message) bool { return true })
 	if x.table.Empty() {
-		if x.by != nil {
-			x.by.ahead--
+		if x.createdBy != nil {
+			x.createdBy.contextsAhead--
 		}
 		delete(c.contexts, id)
 		c.latest.c = nil
@@ -210,22 +211,22 @@ func (c *Core) dropMessages(x *msgContext, which func(*Message) bool) {
 	})
 }
 
-// Posted calls yield with each posted receive until it returns false.
-func (c *Core) Posted(yield func(*Request) bool) {
+// PostedReceives calls yield with each posted receive until it returns false.
+func (c *Core) PostedReceives(yield func(*Request) bool) {
 	for _, x := range c.contexts {
-		more := true
+		goesOn := true
 		x.table.Posted(func(r *match.Receive[*Request]) bool {
-			more = yield(r.Owner)
-			return more
+			goesOn = yield(r.Owner)
+			return goesOn
 		})
-		if !more {
+		if !goesOn {
 			return
 		}
 	}
 }
 
-// Messages calls yield with the context of each kept message and the message, in the order of arrival within each context.
-func (c *Core) Messages(yield func(context uint32, m *Message)) {
+// UnexpectedMessages calls yield with the context of each unexpected message and the message, in the order of arrival within each context.
+func (c *Core) UnexpectedMessages(yield func(context uint32, m *Message)) {
 	for id, x := range c.contexts {
 		x.table.Messages(func(m *match.Message[*Message]) bool {
 			yield(id, m.Owner)
@@ -234,8 +235,8 @@ func (c *Core) Messages(yield func(context uint32, m *Message)) {
 	}
 }
 
-// EndReceives fails each posted receive for which why returns an error with that error.
-func (c *Core) EndReceives(why func(*Request) error) {
+// FailReceives fails each posted receive for which why returns an error with that error.
+func (c *Core) FailReceives(why func(*Request) error) {
 	for _, x := range c.contexts {
 		x.table.Posted(func(r *match.Receive[*Request]) bool {
 			if err := why(r.Owner); err != nil {
@@ -247,15 +248,15 @@ func (c *Core) EndReceives(why func(*Request) error) {
 	}
 }
 
-// Close says that nothing is started any more, and why. It fails every receive that is posted,
-// and drops every message.
+// Close fails every posted receive with err and drops every unexpected message. Nothing is started
+// any more.
 func (c *Core) Close(err error) {
 	if c.closed == nil {
 		c.closed = err
 	}
-	c.EndReceives(func(*Request) error { return c.closed })
+	c.FailReceives(func(*Request) error { return c.closed })
 	if c.arrivals != nil {
-		c.arrivals.fail(func(*arrival) error { return c.closed })
+		c.arrivals.failStranded(func(*arrival) error { return c.closed })
 	}
 	for _, x := range c.contexts {
 		c.dropMessages(x, func(*Message) bool { return true })
@@ -289,10 +290,10 @@ func (c *Core) DropRevoked(first, n uint32) {
 }
 
 // tooFarAhead reports whether a revocation is not to be remembered: there are too many of
-// contexts that nobody has made here.
+// contexts that this process has not created.
 func (c *Core) tooFarAhead(first, n uint32) bool {
 	for id := first; id < first+n; id++ {
-		if c.made[id] || c.contexts[id] != nil {
+		if c.created[id] || c.contexts[id] != nil {
 			return false
 		}
 	}
@@ -303,18 +304,18 @@ func (c *Core) tooFarAhead(first, n uint32) bool {
 	return false
 }
 
-// Revoked reports whether a context is.
-func (c *Core) Revoked(context uint32) bool { return len(c.revoked) > 0 && c.revoked[context] }
+// IsRevoked reports whether a context is revoked.
+func (c *Core) IsRevoked(context uint32) bool { return len(c.revoked) > 0 && c.revoked[context] }
 
 // Revocations returns how many contexts are revoked from each first one on. The map is the Core's.
 func (c *Core) Revocations() map[uint32]uint32 { return c.revokes }
 
-// Unwanted reports whether nobody will receive messages of a context.
-func (c *Core) Unwanted(context uint32) bool {
+// Discards reports whether messages of a context are discarded, since no receive can match them.
+func (c *Core) Discards(context uint32) bool {
 	return c.closed != nil || len(c.revoked) > 0 && c.revoked[context]
 }
 
-// SourceError says why no message can come from source any more, or returns nil.
+// SourceError returns why no message can arrive from source any more, or nil.
 func (c *Core) SourceError(source int) error {
 	switch {
 	case c.closed != nil:
@@ -327,7 +328,7 @@ func (c *Core) SourceError(source int) error {
 		switch p := c.peers[q]; {
 		case p.Failed == nil && !p.Gone:
 			return nil
-		case p.Gone: // so has the rank, whichever of its processes failed before
+		case p.Gone: // so has the rank, even if another of its processes failed before
 			err = p.GoodbyeError()
 		case err == nil:
 			err = p.Failed

@@ -38,18 +38,18 @@ const (
 )
 
 // A grant is the credit that a peer has here. Of total, the peer has some, some is on its way
-// in either direction, held is used by what is kept here, and owed waits to be returned.
+// in either direction, held is used by unexpected messages, and owed waits to be returned.
 type grant struct {
 	first, max int // bounds of total
 
 	total int
 	held  int // see charge
 	owed  int
-	step  int // from which on owed is worth an envelope
+	step  int // bytes owed at which an envelope returns them
 
-	came   int       // bytes, MessageCost included, since the last measurement,
-	at     time.Time // which was then
-	needed time.Time // when more than the first amount was of use last
+	arrived    int       // bytes, MessageCost included, since the last measurement,
+	measuredAt time.Time // which was then
+	needed     time.Time // when more than the first amount was of use last
 }
 
 // newGrant returns the grant of a peer that knows of FirstCredit only.
@@ -57,40 +57,40 @@ func newGrant(first, most int) grant {
 	return grant{first: first, max: max(first, most), total: first, owed: first - FirstCredit}
 }
 
-// resize grants more, of extra bytes at most, or less, as what came of late over a path
-// with that round trip calls for. It returns how much more. A receiver that is behind does
-// not ask for more.
-func (g *grant) resize(now time.Time, rtt time.Duration, extra int) (more int) {
-	if passed := now.Sub(g.at); passed > 0 && passed >= rtt {
-		want := int(creditGain * float64(g.came) * (float64(rtt) / float64(passed)))
-		g.came, g.at = 0, now
+// resize grants more, of extra bytes at most, or less, depending on what arrived lately over a path
+// with that round-trip time. It returns how much more. A receiver that is behind does not grant more.
+func (g *grant) resize(now time.Time, rtt time.Duration, extra int) (added int) {
+	if passed := now.Sub(g.measuredAt); passed > 0 && passed >= rtt {
+		want := int(creditGain * float64(g.arrived) * (float64(rtt) / float64(passed)))
+		g.arrived, g.measuredAt = 0, now
 		if want > g.first {
 			g.needed = now
 		}
 		switch {
 		case want > g.total && g.held <= g.total/4:
-			more = min(min(want, g.max)-g.total, extra)
+			added = min(min(want, g.max)-g.total, extra)
 		case now.Sub(g.needed) >= creditIdle:
-			more = -min(g.owed, g.total-g.first)
+			added = -min(g.owed, g.total-g.first)
 		}
-		g.total += more
-		g.owed += more
+		g.total += added
+		g.owed += added
 	}
 	if g.step = g.total / shortStep; rtt > longRTT {
 		g.step = max(g.total/longStep, min(g.step, MinStep))
 	}
-	return more
+	return added
 }
 
-// end leaves a peer that sends nothing any more what is kept of it, and returns how much less that is.
-func (g *grant) end() (less int) {
+// reclaim reduces the grant of a peer that sends nothing any more to what its unexpected messages use, and
+// returns by how much.
+func (g *grant) reclaim() (less int) {
 	less = g.total - max(g.first, g.held)
 	g.total -= less
 	return less
 }
 
-// charge notes n bytes of credit that the peer keeps in use here, until refund.
-func (p *Peer) charge(n int) error {
+// chargeCredit notes that the peer uses n bytes of its credit here, until refundCredit.
+func (p *Peer) chargeCredit(n int) error {
 	g := &p.grant
 	if g.held+n > g.total {
 		return fmt.Errorf("%w: the peer sent %d bytes eagerly beside %d that no receive has taken yet, counting %d for each message; it was granted %d in all",

@@ -78,7 +78,7 @@ func (p *longPath) run(d time.Duration, sends int) float64 {
 		n = here(&p.data, p.now)
 		p.arrived += n
 		g.held += n
-		g.came += n
+		g.arrived += n
 		n = min(g.held, p.consumes)
 		g.held -= n
 		if g.owed += n; g.owed >= g.step {
@@ -159,12 +159,12 @@ func TestCreditShrinks(t *testing.T) {
 		t.Errorf("a fast one has %d bytes again, it had %d", p.grant.total, full)
 	}
 	p.grant.held = 20 << 20 // of a peer that fails
-	p.extra += p.grant.end()
+	p.extra += p.grant.reclaim()
 	if p.grant.total != 20<<20 || p.extra != extra-4<<20 {
 		t.Errorf("of one that has failed %d bytes are counted, and others have %d", p.grant.total, p.extra)
 	}
 	p.grant.held = 0
-	p.extra += p.grant.end()
+	p.extra += p.grant.reclaim()
 	if p.grant.total != 16<<20 || p.extra != extra || p.wasBroken != nil {
 		t.Errorf("when they are received %d, %d; %v", p.grant.total, p.extra, p.wasBroken)
 	}

@@ -10,18 +10,18 @@ const (
 	// posted before the messages: enough to cover the round trip of the CTS, and little
 	// enough not to delay other messages.
 	MaxHead = 1 << 20
-	// longRTT is from where on a peer counts as far, and assumedRate what a path to it is
-	// thought to carry before that was measured, in bytes a second. Both are looked
-	// at again after pathCheckEvery messages: links change their paths.
+	// A path with a round trip longer than longRTT counts as long; assumedRate is its rate before that
+	// was measured, in bytes a second. Both are checked again after pathCheckEvery messages, since links
+	// change their paths.
 	longRTT        = time.Millisecond
 	assumedRate    = 125e6
 	pathCheckEvery = 64
 )
 
-// eagerAt is the eager limit of a path with that round trip and rate in bytes a second (0: not
+// eagerLimit is the eager limit of a path with that round trip and rate in bytes a second (0: not
 // measured): twice the bandwidth-delay product, so that the CTS arrives before the path runs
 // empty, and at most half of the credit.
-func eagerAt(rtt time.Duration, rate float64, credit int) int {
+func eagerLimit(rtt time.Duration, rate float64, credit int) int {
 	if rtt <= longRTT {
 		return EagerShort
 	}
@@ -37,14 +37,14 @@ func (p *Peer) PathDue() bool {
 	return (p.eagerQueries-1)%pathCheckEvery == 0
 }
 
-// SetPath says what the path to the peer is like.
+// SetPath sets the round-trip time and the rate, in bytes per second, of the path to the peer.
 func (p *Peer) SetPath(rtt time.Duration, rate float64) {
-	p.eagerSize = eagerAt(rtt, rate, p.maxCredit)
+	p.eagerSize = eagerLimit(rtt, rate, p.maxCredit)
 }
 
-// EagerSize is the largest message that is worth sending eagerly over that path.
+// EagerSize returns the largest message to send eagerly over that path, in bytes.
 func (p *Peer) EagerSize() int { return p.eagerSize }
 
-// HeadSize is how much of a rendezvous message is worth sending eagerly where the eager limit is
+// HeadSize returns how many bytes of a rendezvous message to send eagerly where the eager limit is
 // less: 0 unless the peer's receives are posted in time.
 func (p *Peer) HeadSize() int { return p.head }

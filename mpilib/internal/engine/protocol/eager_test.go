@@ -16,7 +16,7 @@ func TestUnaskedAt(t *testing.T) {
 		{10 * time.Millisecond, 0, 2_500_000}, {10 * time.Millisecond, 10e6, 200_000}, {100 * time.Millisecond, 1e5, EagerShort},
 		{100 * time.Millisecond, 1e9, 8 << 20}, {time.Hour, 1e300, 8 << 20},
 	} {
-		if got := eagerAt(tc.rtt, tc.rate, 16<<20); got != tc.want {
+		if got := eagerLimit(tc.rtt, tc.rate, 16<<20); got != tc.want {
 			t.Errorf("%v at %g B/s: %d, want %d", tc.rtt, tc.rate, got, tc.want)
 		}
 	}

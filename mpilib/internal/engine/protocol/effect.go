@@ -3,7 +3,7 @@ package protocol
 import "github.com/isthmus-grid/isthmus/wire"
 
 // An Effect is something that the caller is to do. The effects of a call are carried out
-// in their order, all of them before the lock is given up. Copy, RTS and Fetch ask back: a
+// in their order, all of them before the lock is released. After Copy, RTS and Fetch another
 // call of the Core follows, with effects of its own. They are the last of their list, so that
 // those come after all others.
 type Effect struct {
@@ -23,15 +23,15 @@ type EffectKind uint8
 
 // The kinds, with the fields that they use.
 const (
-	// Control: say Env to Peer.
+	// Control: send Env to Peer.
 	Control EffectKind = iota
-	// Eager: say Env to Peer, then the N bytes that are all of Request's buffer, and call
+	// Eager: send Env to Peer, then the N bytes that are all of Request's buffer, and call
 	// Written once they are copied or written.
 	Eager
-	// RTS: announce Request with Env. The caller may lend the buffer to the peer instead of
-	// sending it, and say so with the RTS; otherwise it calls Head.
+	// RTS: announce Request with Env. The caller may expose the buffer to the peer instead of
+	// sending it, and describe it in the RTS; otherwise it calls SendHead.
 	RTS
-	// Head: say Env to Peer, then the first N bytes of Request's buffer; call Written after it.
+	// Head: send Env to Peer, then the first N bytes of Request's buffer; call Written after it.
 	Head
 	// Stream: send the rest of Request's buffer, from Request.At on, in Data envelopes, as
 	// far as that is not done already; call Written after each.
@@ -39,22 +39,22 @@ const (
 	// Recall: nothing more of Request is to be sent; what is being written is not concerned. NotSent
 	// is to be called.
 	Recall
-	// Release: Peer has all that it wants of Request: its buffer is not lent any more.
+	// Release: Peer has all that it needs of Request: the buffer is no longer exposed.
 	Release
 	// Complete: Request is complete.
 	Complete
-	// Credit: call Resize; then say what ReturnCredit returns to Peer.
+	// Credit: call Resize; then send Peer the envelope that ReturnCredit returns.
 	Credit
 	// Copy: copy Message.Data to Request's buffer, perhaps without the lock, and call Given.
 	Copy
-	// Fetch: get the bytes of Transfer from where Transfer.Lent says, and call Fetched at the end;
-	// if that cannot be, call Clear.
+	// Fetch: get the bytes of Transfer from the buffer Transfer.Exposed, and call FetchDone at the
+	// end; if that is not possible, call SendCTS.
 	Fetch
-	// Probe: a message is here for those who probe, or none will come.
+	// Probe: wake pending probes: a message has arrived, or none will.
 	Probe
 	// Matched: a message has matched Request, whose Point is not 0.
 	Matched
-	// Dispatch: what was said to Peer shall go now, once all effects are carried out.
+	// Dispatch: send what is queued for Peer, once all effects are carried out.
 	Dispatch
 )
 
@@ -67,11 +67,11 @@ func (c *Core) Effects(spare []Effect) (list []Effect) {
 	return list
 }
 
-// HasEffects reports whether there are any.
+// HasEffects reports whether effects are due.
 func (c *Core) HasEffects() bool { return len(c.effects) > 0 }
 
-// What follows is not inlined: an Effect is large, and the functions that are called for each message
-// would make room for one, and clear it, each time.
+// The functions below are not inlined: an Effect is large, and the functions that are called for each
+// message would reserve stack for one, and clear it, each time.
 
 // finish completes r, unless it is complete.
 //
@@ -82,19 +82,19 @@ func (c *Core) finish(r *Request, err error) {
 	}
 }
 
-// control says an envelope to the peer.
+// emitControl emits an effect that sends an envelope to the peer.
 //
 //go:noinline
-func (p *Peer) control(env wire.Envelope) {
+func (p *Peer) emitControl(env wire.Envelope) {
 	if p.Failed == nil {
 		p.core.emit(Effect{Kind: Control, Peer: p, Env: env})
 	}
 }
 
-// creditDue has credit returned to the peer; grow is Effect.Grow.
+// emitCredit emits an effect that returns credit to the peer; grow is Effect.Grow.
 //
 //go:noinline
-func (p *Peer) creditDue(grow bool) {
+func (p *Peer) emitCredit(grow bool) {
 	p.core.emit(Effect{Kind: Credit, Peer: p, Grow: grow})
 }
 

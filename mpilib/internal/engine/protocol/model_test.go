@@ -106,7 +106,7 @@ type proc struct {
 type item struct {
 	env     wire.Envelope
 	op      *op // whose buffer follows, or that is announced
-	lent    Lent
+	lent    ExposedBuffer
 	fromBuf bool // n bytes of the buffer, from at on
 	at, n   int
 	whole   bool
@@ -158,7 +158,7 @@ func newModel(choose func(int) int, credit int, programs ...[]step) *model {
 			m.streams[rank] = append(m.streams[rank], &stream{})
 			if other != rank {
 				p.peers[other] = new(Peer)
-				p.core.Join(p.peers[other], other)
+				p.core.AddPeer(p.peers[other], other)
 				p.peers[other].Credit = credit // as little as that: payloads are short
 				p.peers[other].grant = grant{first: credit, max: 2 * credit, total: credit, step: credit / shortStep}
 			}
@@ -281,11 +281,11 @@ func (p *proc) effect(f Effect) {
 	case RTS:
 		if p.lend && len(o.Buf) > 0 && p.choose(2) == 0 {
 			p.lends = append(p.lends, &lending{op: o})
-			out.queue = append(out.queue, item{env: f.Env, op: o, lent: Lent{Slot: len(p.lends) - 1, Valid: true}})
+			out.queue = append(out.queue, item{env: f.Env, op: o, lent: ExposedBuffer{Slot: len(p.lends) - 1, Valid: true}})
 			return
 		}
 		out.queue = append(out.queue, item{env: f.Env, op: o})
-		f.Peer.Head(&o.Request, 30)
+		f.Peer.SendHead(&o.Request, 30)
 	case Head:
 		out.queue = append(out.queue, item{env: f.Env, op: o, fromBuf: true, n: f.N})
 	case Stream:
@@ -316,8 +316,8 @@ func (p *proc) effect(f Effect) {
 	case Copy:
 		p.copies = append(p.copies, f)
 	case Fetch:
-		if l := p.lends[f.Transfer.Lent.Slot]; l.revoked || p.choose(3) == 0 {
-			f.Peer.Clear(f.Transfer)
+		if l := p.lends[f.Transfer.Exposed.Slot]; l.revoked || p.choose(3) == 0 {
+			f.Peer.SendCTS(f.Transfer)
 		} else {
 			l.accepted = true
 			f.Transfer.Busy = p.choose(2) == 0
@@ -382,7 +382,7 @@ func (p *proc) run(s step) {
 			o := p.newOp(name, s.context, m.Source, m.Tag(), make([]byte, s.size))
 			p.ops[i] = o
 			p.pair(o, want)
-			p.core.Give(&o.Request, m)
+			p.core.MatchUnexpected(&o.Request, m)
 		}
 	case 'c', 'g':
 		if o := p.ops[s.which]; o != nil && o.State != Completed {
@@ -422,7 +422,7 @@ func (p *proc) cancel(o *op) {
 			p.fail("%s: cancelled: %v", o.name, o.Got.Cancelled)
 		}
 	default:
-		p.peers[o.Peer].Cancel(&o.Request)
+		p.peers[o.Peer].CancelSend(&o.Request)
 	}
 }
 
@@ -494,9 +494,9 @@ func (p *proc) take(to int) {
 		out.queue = out.queue[1:]
 	} else {
 		o := out.bulk[0]
-		n := min(25, len(o.Buf)-o.At)
-		it = item{env: wire.Envelope{Kind: wire.EnvelopeData, ID: o.ID, Length: uint64(n)}, op: o, fromBuf: true, at: o.At, n: n}
-		if o.At += n; o.At == len(o.Buf) {
+		n := min(25, len(o.Buf)-o.Offset)
+		it = item{env: wire.Envelope{Kind: wire.EnvelopeData, ID: o.ID, Length: uint64(n)}, op: o, fromBuf: true, at: o.Offset, n: n}
+		if o.Offset += n; o.Offset == len(o.Buf) {
 			out.bulk = out.bulk[1:]
 		} else {
 			out.bulk = append(out.bulk[1:], o)
@@ -559,34 +559,34 @@ func (p *proc) deliver(from int) {
 			p.oracle.kept = append(p.oracle.kept, s)
 		}
 		if env.Kind == wire.EnvelopeRTS {
-			err = peer.RTS(env, it.lent)
+			err = peer.RTSReceived(env, it.lent)
 			break
 		}
-		err = peer.Eager(env)
+		err = peer.EagerReceived(env)
 		p.carryOut()
 		if in.left = it.payload; err == nil && env.Length == 0 {
 			p.arrived(from)
 		}
 	case wire.EnvelopeData:
-		err = peer.Data(env)
+		err = peer.DataReceived(env)
 		in.left = it.payload
 	case wire.EnvelopeCTS:
-		if err = peer.CTS(env); err == nil && env.Length == 0 {
+		if err = peer.CTSReceived(env); err == nil && env.Length == 0 {
 			p.carryOut()
 			p.announce(from)
 		}
 	case wire.EnvelopeTaken:
 		var r *Request
-		if r, err = peer.Taken(env); err == nil {
+		if r, err = peer.TakenReceived(env); err == nil {
 			peer.SendDone(r)
 			p.carryOut()
 			p.announce(from)
 		}
 	case wire.EnvelopeCredit:
-		peer.MoreCredit(env)
+		peer.CreditReceived(env)
 		p.announce(from)
 	case wire.EnvelopeWithdraw:
-		if m := peer.Kept(env.ID); m != nil && !m.Taken {
+		if m := peer.Unexpected(env.ID); m != nil && !m.Taken {
 			i := slices.IndexFunc(p.oracle.kept, func(o *op) bool {
 				return o.at.rank == from && o.Context == m.Context && o.Tag == m.Tag() && uint64(len(o.content)) == m.Size && p.sentAs(o, from, env.ID)
 			})
@@ -595,9 +595,9 @@ func (p *proc) deliver(from int) {
 			}
 			p.oracle.kept = slices.Delete(p.oracle.kept, i, i+1)
 		}
-		peer.Withdrawal(env.ID)
+		peer.WithdrawReceived(env.ID)
 	case wire.EnvelopeWithdrawn:
-		if err = peer.Withdrawn(env); err == nil {
+		if err = peer.WithdrawnReceived(env); err == nil {
 			p.carryOut()
 			p.announce(from)
 		}
@@ -656,7 +656,7 @@ func (p *proc) arrived(from int) {
 func (p *proc) fetched(i int) {
 	f := p.fetches[i]
 	p.fetches = slices.Delete(p.fetches, i, i+1)
-	l := p.lends[f.Lent.Slot]
+	l := p.lends[f.Exposed.Slot]
 	peer := p.peers[l.op.at.rank]
 	o := f.Request.Owner.(*op)
 	if peer.Failed != nil {
@@ -669,7 +669,7 @@ func (p *proc) fetched(i int) {
 		p.fail("the buffer of %s was its owner's while it was lent", l.op.name)
 	}
 	copy(o.Buf, l.op.origin().content)
-	peer.Fetched(f)
+	peer.FetchDone(f)
 	p.carryOut()
 }
 
@@ -710,7 +710,7 @@ func (m *model) actions() (all []func()) {
 			all = append(all, func() {
 				p.copies = slices.Delete(p.copies, i, i+1)
 				copy(f.Request.Buf, f.Message.Data)
-				p.core.Given(f.Request, f.Message)
+				p.core.UnexpectedCopied(f.Request, f.Message)
 				p.carryOut()
 			})
 		}
@@ -874,9 +874,9 @@ func (m *model) end() {
 			if peer == nil || peer.Failed != nil {
 				continue
 			}
-			if len(peer.pending)+len(peer.backlog)+len(peer.kept)+len(peer.moving) > 0 || peer.grant.held > 0 {
+			if len(peer.pending)+len(peer.backlog)+len(peer.unexpected)+len(peer.transfers) > 0 || peer.grant.held > 0 {
 				m.fail("%d keeps of %d: %d pending, %d to be announced, %d messages, %d transfers, %d bytes", p.rank, peer.Rank,
-					len(peer.pending), len(peer.backlog), len(peer.kept), len(peer.moving), peer.grant.held)
+					len(peer.pending), len(peer.backlog), len(peer.unexpected), len(peer.transfers), peer.grant.held)
 			}
 		}
 	}

@@ -11,14 +11,14 @@ import (
 // A Peer is the protocol's state of another process. It does not depend on how bytes reach the
 // peer.
 //
-// Its life: well -> Failed, or Gone after the peer's goodbye and later Failed.
+// States: connected -> Failed, or connected -> Gone, after the peer's goodbye, -> Failed.
 type Peer struct {
 	core    *Core
 	Process int
 	Rank    int // of the process: the source of its messages
 
 	Failed error // why no message can be sent or received any more
-	Gone   bool  // it has said goodbye: no message follows
+	Gone   bool  // its goodbye has arrived: no message follows
 
 	In Incoming
 
@@ -33,10 +33,10 @@ type Peer struct {
 	backlog      []*Request // not announced yet: too many are pending
 
 	// Of messages from the peer that are not complete.
-	kept   map[uint32]*Message  // unmatched, of those that have an id
-	moving map[uint32]*Transfer // matched RTSs
-	grant  grant
-	ahead  int // contexts that exist here only because of the peer's messages
+	unexpected    map[uint32]*Message  // unmatched, of those that have an id
+	transfers     map[uint32]*Transfer // matched RTSs
+	grant         grant
+	contextsAhead int // contexts that exist here only because of the peer's messages
 
 	Traffic
 }
@@ -47,8 +47,8 @@ type Traffic struct {
 	MessagesReceived, BytesReceived uint64
 }
 
-// Incoming is the message, or the part of one, whose bytes follow an envelope. Whoever reads them puts
-// them to Into as far as there is room, counts Left down and calls Arrived at 0.
+// Incoming is the message, or the part of one, whose bytes follow an envelope. The reader of the link or the
+// ring copies them to Into as far as there is room, counts Left down and calls Arrived at 0.
 type Incoming struct {
 	Size, Left uint64   // bytes in all, and not here yet
 	Into       []byte   // where they go
@@ -57,22 +57,22 @@ type Incoming struct {
 	transfer *Transfer // of a matched RTS
 	message  *Message  // or the message that is kept
 	arrival  *arrival  // of the message, where ranks have replicas
-	refund   int       // credit to return when they have come
+	refund   int       // credit to return when they have arrived
 }
 
-// GoodbyeError says that the peer has gone.
+// GoodbyeError returns the error of an operation that needs a peer that has gone.
 func (p *Peer) GoodbyeError() error {
 	return fmt.Errorf("rank %d of the world: %w", p.Rank, ErrFinalized)
 }
 
-// Lost ends the peer: every operation that needs it fails with err. Requests of which the caller
-// has to send something it fails itself, and so those whose State is Moving and what is read
-// into: reading says that somebody reads.
+// Lost ends the peer: every operation that needs it fails with err. The caller itself fails requests that are
+// queued for sending, and those whose State is Moving. reading says that a goroutine is reading into the
+// buffer of a receive: then ReadEnded is to be called.
 func (p *Peer) Lost(err error, reading bool) {
 	c := p.core
 	p.Failed = err
 	if c.arrivals != nil {
-		c.arrivals.lost(p)
+		c.arrivals.peerLost(p)
 	}
 	p.endBacklog(err)
 	for id, r := range p.pending {
@@ -81,8 +81,8 @@ func (p *Peer) Lost(err error, reading bool) {
 			c.finish(r, err)
 		}
 	}
-	for id, f := range p.moving {
-		delete(p.moving, id)
+	for id, f := range p.transfers {
+		delete(p.transfers, id)
 		if f.Request != nil && f.Request != p.In.Request && !f.Busy {
 			c.finish(f.Request, err)
 		}
@@ -90,11 +90,11 @@ func (p *Peer) Lost(err error, reading bool) {
 	if !reading {
 		p.ReadEnded()
 	}
-	c.extraCredit += p.grant.end()
+	c.extraCredit += p.grant.reclaim()
 	p.failReceives(err)
 }
 
-// ReadEnded fails the receive into whose buffer the bytes of a lost peer came.
+// ReadEnded fails the receive into whose buffer bytes of a lost peer were being read.
 func (p *Peer) ReadEnded() {
 	if r := p.In.Request; r != nil && p.Failed != nil {
 		p.In.Request, p.In.Into = nil, nil
@@ -102,14 +102,14 @@ func (p *Peer) ReadEnded() {
 	}
 }
 
-// Goodbye is the peer's: it neither sends nor receives any more.
-func (p *Peer) Goodbye() {
+// GoodbyeReceived handles the peer's goodbye: it neither sends nor receives any more.
+func (p *Peer) GoodbyeReceived() {
 	c, err := p.core, p.GoodbyeError()
 	p.Gone = true
 	if c.arrivals != nil {
-		c.arrivals.lost(p)
+		c.arrivals.peerLost(p)
 	}
-	c.extraCredit += p.grant.end()
+	c.extraCredit += p.grant.reclaim()
 	p.endBacklog(err)
 	for id, r := range p.pending {
 		delete(p.pending, id)
@@ -150,20 +150,19 @@ func (p *Peer) failReceives(err error) {
 	}
 }
 
-// Granted returns the peer's credit here, and how much of it is used by what is kept.
-func (p *Peer) Granted() (total, held int) { return p.grant.total, p.grant.held }
+// CreditGranted returns the peer's credit here in bytes, and how many of them unexpected messages use.
+func (p *Peer) CreditGranted() (total, held int) { return p.grant.total, p.grant.held }
 
-// Ahead returns in how many contexts the peer has sent something that exist here only for that.
-func (p *Peer) Ahead() int { return p.ahead }
+// ContextsAhead returns how many contexts exist here only because the peer has sent in them.
+func (p *Peer) ContextsAhead() int { return p.contextsAhead }
 
-// Resize grants the peer more or less, as what came of late calls for over a path with that round
-// trip.
+// Resize grants the peer more or less credit, depending on what arrived lately and the round-trip time of its path.
 func (p *Peer) Resize(now time.Time, rtt time.Duration) {
 	p.core.extraCredit -= p.grant.resize(now, rtt, p.core.extraCredit)
 }
 
 // ReturnCredit returns the envelope that gives the peer what it is owed, if it is owed anything;
-// unless always is set, if that is worth an envelope.
+// unless always is set, only if that is at least grant.step.
 func (p *Peer) ReturnCredit(always bool) (env wire.Envelope, ok bool) {
 	g := &p.grant
 	if g.owed <= 0 || !always && g.owed < g.step {
@@ -174,31 +173,31 @@ func (p *Peer) ReturnCredit(always bool) (env wire.Envelope, ok bool) {
 	return env, true
 }
 
-// owe notes that the peer is to have credit back for n bytes that it sent eagerly, and returns
-// all that it is to have when that is worth an envelope.
-func (p *Peer) owe(n int) {
+// oweCredit notes that credit for n bytes that the peer sent eagerly is to be returned, and returns
+// all that is owed once that is at least grant.step.
+func (p *Peer) oweCredit(n int) {
 	g := &p.grant
 	if p.Gone || p.Failed != nil {
-		p.core.extraCredit += g.end()
+		p.core.extraCredit += g.reclaim()
 		return
 	}
 	if g.owed += n; g.owed >= g.step {
-		p.creditDue(false)
+		p.emitCredit(false)
 	}
 }
 
-// countArrival notes that n bytes are here. If the peer was asked for them they use no credit, but
-// tell what the path carries all the same.
+// countArrival counts n bytes that have arrived. If they were asked for by a CTS they use no credit, but
+// still measure the rate of the path.
 func (p *Peer) countArrival(n int, asked bool) {
 	g := &p.grant
-	g.came += n + MessageCost
-	if asked && g.came >= g.step {
-		p.creditDue(true)
+	g.arrived += n + MessageCost
+	if asked && g.arrived >= g.step {
+		p.emitCredit(true)
 	}
 }
 
-// refund ends what charge began, and gives the credit back.
-func (p *Peer) refund(n int) {
+// refundCredit ends what chargeCredit began, and returns the credit.
+func (p *Peer) refundCredit(n int) {
 	p.grant.held -= n
-	p.owe(n)
+	p.oweCredit(n)
 }

@@ -50,25 +50,25 @@ type Request struct {
 	Mode    Mode
 	ByRTS   bool // of a send: it is not sent eagerly, however small
 	State   State
-	Cleared bool // the CTS has come
+	HasCTS  bool // the CTS has arrived
 	ended   bool // the receiver needs no more bytes, while moving
 	Context uint32
 	ID      uint32 // of an RTS or a synchronous send
 	Peer    int    // world rank, or AnySource
 	Tag     int
 	Buf     []byte // not the caller's until complete
-	At      int    // bytes that were sent, or received, so far
+	Offset  int    // bytes that were sent, or received, so far
 
 	self    *Message // of a send to this process
-	From    *Peer    // of a receive: who sends the message that it has matched; nil: none, or this process
+	From    *Peer    // of a receive: the sender of the message that it has matched; nil: none, or this process
 	Err     error
-	GiveUp  error    // why it is to end, while moving
+	GiveUp  error    // why it was abandoned, while moving
 	arrival *arrival // of a receive: of the message that it has matched, where ranks have replicas
 	Point   uint64   // of a receive: emit Matched when a message has matched it; 0: do not
 	Got     Result
 }
 
-// Begin makes r a request that waits.
+// Begin makes r a request in state Waiting.
 func (r *Request) Begin(owner any, context uint32, peer, tag int, buf []byte) {
 	r.Owner, r.State, r.Context, r.Peer, r.Tag, r.Buf = owner, Waiting, context, peer, tag, buf
 }
@@ -82,15 +82,15 @@ func (r *Request) Complete(err error) bool {
 	return true
 }
 
-// room returns where the bytes of r's message go: nil if there are too many.
-func (r *Request) room() []byte {
+// destination returns the part of the buffer where the bytes of r's message go: nil if there are too many.
+func (r *Request) destination() []byte {
 	if r.Err != nil {
 		return nil
 	}
 	return r.Buf[:r.Got.Bytes]
 }
 
-// A Message is one that came before its receive, or the RTS of one.
+// A Message is an unexpected one: it, or its RTS, arrived before its receive was posted.
 type Message struct {
 	entry    match.Message[*Message]
 	Context  uint32
@@ -101,20 +101,20 @@ type Message struct {
 	Size     uint64 // of all of it
 	id       uint32 // of an RTS or a synchronous message
 	rts      bool
-	Taken    bool      // a receive or a matched probe has it: it cannot be withdrawn
-	Sender   *Request  // a send to self that waits for its receive; nil for others
-	paid     int       // credit to return once it is taken
-	transfer *Transfer // of an RTS that was matched while its head came
-	lent     Lent      // of an RTS that exposes its buffer
-	arrival  *arrival  // of an RTS, where ranks have replicas
-	lost     bool      // and the process that sent it is lost
+	Taken    bool          // a receive or a matched probe has it: it cannot be withdrawn
+	Sender   *Request      // a send to self that waits for its receive; nil for others
+	credit   int           // credit to return once it is taken
+	transfer *Transfer     // of an RTS that was matched while its head came
+	exposed  ExposedBuffer // of an RTS that exposes its buffer
+	arrival  *arrival      // of an RTS, where ranks have replicas
+	lost     bool          // and the process that sent it is lost
 }
 
 // Tag returns the message's tag.
 func (m *Message) Tag() int { return int(m.entry.Tag) }
 
-// Lent is what an RTS says of a sender's buffer that the receiver may copy itself.
-type Lent struct {
+// ExposedBuffer describes, in an RTS, the sender's buffer, which the receiver copies itself (zero-copy).
+type ExposedBuffer struct {
 	Addr  uint64 // of the message in the sender's memory
 	Slot  int    // of the copy
 	Valid bool
@@ -122,13 +122,13 @@ type Lent struct {
 
 // A Transfer is a rendezvous message that a receive has matched.
 type Transfer struct {
-	ID      uint32
-	Request *Request // nil: the receive was given up
-	left    uint64   // bytes to come
-	have    uint64   // bytes that were here when it was matched
-	late    uint8    // the flags of its CTS
+	ID        uint32
+	Request   *Request // nil: the receive was given up
+	remaining uint64   // bytes to come
+	early     uint64   // bytes that were here when it was matched
+	ctsFlags  uint8    // the flags of its CTS
 
-	Lent     Lent
+	Exposed  ExposedBuffer
 	Fetching bool // its bytes are fetched, and do not come
 	Busy     bool // who is fetching some of them now completes the receive when the peer is lost
 }

@@ -18,14 +18,14 @@ func EagerEnvelope(context uint32, tag, n int) wire.Envelope {
 	return wire.Envelope{Kind: wire.EnvelopeEager, Context: context, Tag: uint32(tag), Length: uint64(n)}
 }
 
-// SentNow notes that it was sent.
+// SentNow counts a message of n bytes that CanSendNow permitted and that was sent.
 func (p *Peer) SentNow(n int) {
 	p.Credit -= n + MessageCost
 	p.MessagesSent++
 	p.BytesSent += uint64(n)
 }
 
-// Send sends r, a request that waits, or queues it. Up to eager bytes go eagerly.
+// Send sends r, a request that waits, or queues it. Messages of up to eager bytes are sent eagerly, with credit.
 func (p *Peer) Send(r *Request, eager int) {
 	switch {
 	case p.Failed != nil:
@@ -42,10 +42,10 @@ func (p *Peer) Send(r *Request, eager int) {
 	}
 }
 
-// Backlog returns how many sends are not announced yet.
+// Backlog returns how many queued sends are not announced yet.
 func (p *Peer) Backlog() int { return len(p.backlog) }
 
-// AnnounceNext announces the first of them, if credit and limits allow that, and reports whether
+// AnnounceNext announces the first send of the backlog, if credit and limits permit that, and reports whether
 // they do.
 func (p *Peer) AnnounceNext(eager int) bool {
 	if len(p.backlog) == 0 || !p.announce(p.backlog[0], eager) {
@@ -79,15 +79,15 @@ func (p *Peer) announce(r *Request, eager int) bool {
 	return true
 }
 
-// Head sends up to most bytes of r, which was announced and is not lent, before the CTS, as far
+// SendHead sends up to most bytes of r, which was announced and is not exposed, before the CTS, as far
 // as there is credit.
-func (p *Peer) Head(r *Request, most int) {
+func (p *Peer) SendHead(r *Request, most int) {
 	head := min(len(r.Buf), most, p.Credit)
 	if head <= 0 {
 		return
 	}
 	p.Credit -= head
-	r.At = head
+	r.Offset = head
 	env := wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.ID, Length: uint64(head)}
 	p.core.emit(Effect{Kind: Head, Peer: p, Env: env, Request: r, N: head})
 }
@@ -105,8 +105,8 @@ func (p *Peer) assignID(r *Request) uint32 {
 	return r.ID
 }
 
-// Written notes that bytes of r were copied or written; whole says that these were all of an eager
-// message. It returns an error if r was given up meanwhile and is to be withdrawn now, with
+// Written is called after bytes of r were copied or written; whole says that these were all of an eager
+// message. It returns an error if r was abandoned meanwhile and is to be withdrawn now, with
 // that error.
 func (p *Peer) Written(r *Request, whole bool) error {
 	c := p.core
@@ -125,23 +125,22 @@ func (p *Peer) Written(r *Request, whole bool) error {
 		if r.State == Waiting && r.GiveUp != nil {
 			return r.GiveUp
 		}
-		p.streamRest(r)
+		p.streamRemaining(r)
 	}
 	return nil
 }
 
-// streamRest has the rest of a send written if the CTS is here and its head is
-// not being written any more.
-func (p *Peer) streamRest(r *Request) {
-	if r.Cleared && r.State == Waiting && r.At < len(r.Buf) {
+// streamRemaining emits Stream for a send if its CTS has arrived and its head is not being written any more.
+func (p *Peer) streamRemaining(r *Request) {
+	if r.HasCTS && r.State == Waiting && r.Offset < len(r.Buf) {
 		p.core.emit(Effect{Kind: Stream, Peer: p, Request: r})
 	}
 }
 
-// CTS is the peer's: it has matched an announced message, and wants all or nothing of it.
-func (p *Peer) CTS(env wire.Envelope) error {
+// CTSReceived handles a CTS: the peer has matched an announced message, and asks for all or nothing of it.
+func (p *Peer) CTSReceived(env wire.Envelope) error {
 	r := p.pending[env.ID]
-	if r == nil || r.Cleared || env.Length != 0 && env.Length != r.Got.Bytes {
+	if r == nil || r.HasCTS || env.Length != 0 && env.Length != r.Got.Bytes {
 		return unknownMessage("asks for", env)
 	}
 	if env.Flags&wire.EnvelopeLate != 0 { // the receive was posted after the RTS had come
@@ -153,32 +152,32 @@ func (p *Peer) CTS(env wire.Envelope) error {
 		p.SendDone(r)
 		return nil
 	}
-	r.Cleared = true
-	p.streamRest(r)
+	r.HasCTS = true
+	p.streamRemaining(r)
 	return nil
 }
 
-// Taken is the peer's: it has a message. SendDone is to follow for the request.
-func (p *Peer) Taken(env wire.Envelope) (*Request, error) {
+// TakenReceived handles Taken: the peer has received a message. SendDone is to be called with the request.
+func (p *Peer) TakenReceived(env wire.Envelope) (*Request, error) {
 	r := p.pending[env.ID]
-	if r == nil || r.Cleared && r.At < len(r.Buf) {
+	if r == nil || r.HasCTS && r.Offset < len(r.Buf) {
 		return nil, unknownMessage("has taken", env)
 	}
 	return r, nil
 }
 
-// MoreCredit is the peer's. AnnounceNext is to follow.
-func (p *Peer) MoreCredit(env wire.Envelope) {
+// CreditReceived handles credit that the peer returns or grants. AnnounceNext is to be called.
+func (p *Peer) CreditReceived(env wire.Envelope) {
 	p.Credit = min(p.Credit+int(env.Length), wire.MaxMessage) // how much of its memory the peer grants is its own affair
 	if p.Credit > p.maxCredit {
 		p.maxCredit, p.eagerQueries = p.Credit, 0
 	}
 }
 
-// Withdrawn is the peer's: it has dropped a message as it was asked to. AnnounceNext is to follow.
-func (p *Peer) Withdrawn(env wire.Envelope) error {
+// WithdrawnReceived handles Withdrawn: the peer has dropped a message as requested. AnnounceNext is to be called.
+func (p *Peer) WithdrawnReceived(env wire.Envelope) error {
 	r := p.pending[env.ID]
-	if r == nil || r.Cleared {
+	if r == nil || r.HasCTS {
 		return unknownMessage("gives back", env)
 	}
 	r.Got.Cancelled = true
@@ -186,36 +185,36 @@ func (p *Peer) Withdrawn(env wire.Envelope) error {
 	return nil
 }
 
-// SendDone completes r: the peer has what it wants of the message. AnnounceNext is to follow.
+// SendDone completes r: the peer has all that it needs of the message. AnnounceNext is to be called.
 func (p *Peer) SendDone(r *Request) {
 	c := p.core
 	delete(p.pending, r.ID)
 	c.emit(Effect{Kind: Release, Peer: p, Request: r})
 	if c.closed != nil {
-		c.emit(Effect{Kind: Probe}) // whoever drains may wait for this
+		c.emit(Effect{Kind: Probe}) // Finalize may wait for this
 	}
 	if r.State == Moving {
 		r.ended = true
 		return
 	}
 	c.emit(Effect{Kind: Recall, Peer: p, Request: r})
-	if r.GiveUp == nil && c.Revoked(r.Context) { // the peer has dropped the message
+	if r.GiveUp == nil && c.IsRevoked(r.Context) { // the peer has dropped the message
 		r.GiveUp = ErrRevoked
 	}
 	c.finish(r, r.GiveUp)
 }
 
-// Ended reports whether the peer needs no more of a send, which is Moving.
-func (r *Request) Ended() bool { return r.ended }
+// IsEnded reports whether the peer needs no more of a send, which is Moving.
+func (r *Request) IsEnded() bool { return r.ended }
 
-// Pending returns the send that waits for the peer under an id, or nil.
-func (p *Peer) Pending(id uint32) *Request { return p.pending[id] }
+// PendingSend returns the send that waits for the peer under an id, or nil.
+func (p *Peer) PendingSend(id uint32) *Request { return p.pending[id] }
 
-// Unfinished returns how many sends are to be announced, or wait for the peer.
+// Unfinished returns how many sends are in the backlog, or wait for the peer.
 func (p *Peer) Unfinished() int { return len(p.pending) + len(p.backlog) }
 
-// Sends calls yield with each send that is to be announced, or waits for the peer.
-func (p *Peer) Sends(yield func(*Request)) {
+// PendingSends calls yield with each send that is in the backlog, or waits for the peer.
+func (p *Peer) PendingSends(yield func(*Request)) {
 	for _, r := range p.backlog {
 		yield(r)
 	}
@@ -224,20 +223,20 @@ func (p *Peer) Sends(yield func(*Request)) {
 	}
 }
 
-// Unmatched reports whether r waits to be announced, or for a receive.
+// Unmatched reports whether r, a send, is in the backlog or no receive is known to have matched it.
 func (p *Peer) Unmatched(r *Request) bool {
-	return r.ID != 0 && p.pending[r.ID] == r && !r.Cleared || slices.Contains(p.backlog, r)
+	return r.ID != 0 && p.pending[r.ID] == r && !r.HasCTS || slices.Contains(p.backlog, r)
 }
 
-// Cancel withdraws a message that was announced or is queued.
-func (p *Peer) Cancel(r *Request) {
+// CancelSend withdraws a message that was announced or is in the backlog (MPI-4.1, section 3.8.4).
+func (p *Peer) CancelSend(r *Request) {
 	if p.removeBacklog(r) {
 		r.Got.Cancelled = true
 		p.core.finish(r, nil)
 		return
 	}
-	if p.pending[r.ID] == r && !r.Cleared && r.ID != 0 {
-		p.control(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.ID})
+	if p.pending[r.ID] == r && !r.HasCTS && r.ID != 0 {
+		p.emitControl(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.ID})
 		p.core.emit(Effect{Kind: Dispatch, Peer: p})
 	}
 }
@@ -250,7 +249,7 @@ func (p *Peer) removeBacklog(r *Request) bool {
 	return i >= 0
 }
 
-// Abandon completes r, a send that waits, with err if the peer does not know of it. Otherwise it
+// Abandon completes r, a send that waits, with err if it was not announced to the peer. Otherwise it
 // returns false, and Replace is to be called.
 func (p *Peer) Abandon(r *Request, err error) bool {
 	switch {
@@ -265,37 +264,36 @@ func (p *Peer) Abandon(r *Request, err error) bool {
 	return true
 }
 
-// Replace puts own, which waits and has a copy of r's buffer, in r's place. r is not complete yet.
+// Replace replaces r by own, which waits and has a copy of r's buffer. r is not complete yet.
 func (p *Peer) Replace(r, own *Request) {
-	own.IsSend, own.Mode, own.Got, own.ID, own.At, own.Cleared = true, r.Mode, r.Got, r.ID, r.At, r.Cleared
+	own.IsSend, own.Mode, own.Got, own.ID, own.Offset, own.HasCTS = true, r.Mode, r.Got, r.ID, r.Offset, r.HasCTS
 	if p.pending[r.ID] == r {
 		p.pending[r.ID] = own
-		if !r.Cleared {
-			p.control(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.ID})
+		if !r.HasCTS {
+			p.emitControl(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.ID})
 		}
 	}
 }
 
-// Replaced completes r, in whose place own is, with err.
+// Replaced completes r, which own has replaced, with err.
 func (p *Peer) Replaced(r, own *Request, err error) {
 	p.core.finish(r, err)
-	p.streamRest(own)
+	p.streamRemaining(own)
 	p.core.emit(Effect{Kind: Dispatch, Peer: p})
 }
 
-// SendSelf sends r, a request that waits, to this process, and matches it at once. A message that
-// nobody waits for is copied while it is small and there is room; otherwise the send waits for
-// its receive.
+// SendSelf sends r, a request that waits, to this process. An unexpected message is copied if it is small and
+// there is room; otherwise the send waits for its receive.
 func (c *Core) SendSelf(r *Request) {
 	x := c.contextOf(r.Context)
 	m := &Message{Context: r.Context, Source: c.cfg.Rank, Data: r.Buf, Size: uint64(len(r.Buf)), Sender: r}
 	m.entry = match.Message[*Message]{Source: int32(c.cfg.Rank), Tag: int32(r.Tag), Owner: m}
 	if to := x.table.Arrive(m.entry.Source, m.entry.Tag); to != nil {
-		c.Give(to.Owner, m)
+		c.MatchUnexpected(to.Owner, m)
 		return
 	}
 	if cost := len(r.Buf) + MessageCost; r.Mode != Synchronous && len(r.Buf) < maxSelf && c.selfHeld+cost <= c.cfg.Unexpected {
-		m.Data, m.Sender, m.paid = slices.Clone(r.Buf), nil, cost
+		m.Data, m.Sender, m.credit = slices.Clone(r.Buf), nil, cost
 		c.selfHeld += cost
 		c.finish(r, nil)
 	}
@@ -304,7 +302,7 @@ func (c *Core) SendSelf(r *Request) {
 	c.emit(Effect{Kind: Probe})
 }
 
-// CancelSelf takes a send to self back, unless a matched probe has it.
+// CancelSelf cancels a send to self, unless a receive or a matched probe has it.
 func (c *Core) CancelSelf(r *Request) {
 	if r.State == Waiting && c.withdrawSelf(r) {
 		r.Got.Cancelled = true
@@ -316,8 +314,8 @@ func (c *Core) withdrawSelf(r *Request) (found bool) {
 	return c.contextOf(r.Context).table.Remove(&r.self.entry)
 }
 
-// AbandonSelf gives the buffer of a send to self back to its owner, who waits no
-// longer; a matched probe that has the message gets a copy.
+// AbandonSelf completes a send to self with err, which returns its buffer to the owner; a matched
+// probe that has the message gets a copy.
 func (c *Core) AbandonSelf(r *Request, err error) {
 	if m := r.self; !c.withdrawSelf(r) {
 		m.Data, m.Sender = slices.Clone(m.Data), nil
