@@ -18,18 +18,18 @@ const lowestUser = 1000
 // noStarter is why a helper that has no account to run jobs in takes none.
 const noStarter = "this helper runs as a system account, which launched processes must not have, and has no starter: run isthmus-starter (systemctl enable --now isthmus-starter) and add to the helper's settings: gate: {starter: " + starter.DefaultSocket + "}"
 
-// setAccounts sets in the gate's options in which accounts jobs run, and whose jobs are taken. It
-// returns why no jobs can be taken, or "".
+// setAccounts sets in the node service's options in which accounts jobs run, and whose jobs are
+// taken. It returns why no jobs can be taken, or "".
 func (c Config) setAccounts(o *nodeservice.Options) (why string) {
-	if c.Gate.Starter != "" {
-		o.Starter = byStarter{&starter.Client{Socket: string(c.Gate.Starter)}}
+	if c.NodeService.Starter != "" {
+		o.Starter = byStarter{&starter.Client{Socket: string(c.NodeService.Starter)}}
 		return ""
 	}
 	uidMap, _ := os.ReadFile("/proc/self/uid_map")
 	if isSystem(os.Geteuid(), uidMap) {
 		return noStarter
 	}
-	o.Takes = ownJobs(uint32(os.Getuid()), c.Gate.owners(o.Node))
+	o.Takes = ownJobs(uint32(os.Getuid()), c.NodeService.owners(o.Node))
 	return ""
 }
 
@@ -44,7 +44,7 @@ func isSystem(uid int, uidMap []byte) bool {
 }
 
 // owners returns the patterns of identities whose jobs an ordinary user's helper takes.
-func (s GateSettings) owners(node overlay.NodeID) []string {
+func (s NodeServiceSettings) owners(node overlay.NodeID) []string {
 	if len(s.Owner) > 0 {
 		return s.Owner
 	}

@@ -26,22 +26,22 @@ import (
 
 // Config holds the helper's settings, from its file and flags.
 type Config struct {
-	Frontal       string         `yaml:"frontal" required:"true" example:"gateway.site-a.example:7440" help:"Where the site's frontal listens for helpers, host:port."`
-	Socket        string         `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. The environment variable ISTHMUS_HELPER of the processes names it."`
-	Public        bool           `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). If false, only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
-	Address       netip.Addr     `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached."`
-	Advertise     netip.Addr     `yaml:"advertise" example:"198.51.100.11" help:"The address under which other sites dial this node, where a 1:1 NAT makes it differ from address."`
-	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9444" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
-	HTTPProxy     HTTPProxy      `yaml:"http_proxy" help:"The site's HTTP proxy; used if the site's profile permits no other outbound traffic."`
-	Gate          GateSettings   `yaml:"gate" help:"Files of the jobs that run here, and who may run them."`
-	Offer         OfferSettings  `yaml:"offer" help:"Resources that the node offers to jobs from anywhere in the grid."`
-	Audit         audit.Config   `yaml:"audit" help:"The audit log: every process and job of the node, every connection of a process, and every refusal."`
-	TLS           TLS            `yaml:"tls" help:"Certificate, key and CA of this helper."`
-	Deny          []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that this helper never dials or sends to, such as the site's management network."`
-	Private       []netip.Prefix `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, if such networks are routed between sites. Other private addresses of remote processes are not dialled: at this site they belong to other hosts."`
-	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Whether signalling requests may name loopback addresses: only for a grid that runs on one host."`
-	Limits        Limits         `yaml:"limits" help:"Limits of this helper. Requests over a limit are refused as overloaded."`
-	MaxOpen       int            `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections being set up at a time; more are refused as overloaded."`
+	Frontal       string              `yaml:"frontal" required:"true" example:"gateway.site-a.example:7440" help:"Where the site's frontal listens for helpers, host:port."`
+	Socket        string              `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. The environment variable ISTHMUS_HELPER of the processes names it."`
+	Public        bool                `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). If false, only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
+	Address       netip.Addr          `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached."`
+	Advertise     netip.Addr          `yaml:"advertise" example:"198.51.100.11" help:"The address under which other sites dial this node, where a 1:1 NAT makes it differ from address."`
+	MetricsListen netip.AddrPort      `yaml:"metrics_listen" example:"127.0.0.1:9444" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
+	HTTPProxy     HTTPProxy           `yaml:"http_proxy" help:"The site's HTTP proxy; used if the site's profile permits no other outbound traffic."`
+	NodeService   NodeServiceSettings `yaml:"gate" help:"Files of the jobs that run here, and who may run them."`
+	Offer         OfferSettings       `yaml:"offer" help:"Resources that the node offers to jobs from anywhere in the grid."`
+	Audit         audit.Config        `yaml:"audit" help:"The audit log: every process and job of the node, every connection of a process, and every refusal."`
+	TLS           TLS                 `yaml:"tls" help:"Certificate, key and CA of this helper."`
+	Deny          []netip.Prefix      `yaml:"deny" example:"10.9.0.0/16" help:"Networks that this helper never dials or sends to, such as the site's management network."`
+	Private       []netip.Prefix      `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, if such networks are routed between sites. Other private addresses of remote processes are not dialled: at this site they belong to other hosts."`
+	AllowLoopback bool                `yaml:"allow_loopback" default:"false" help:"Whether signalling requests may name loopback addresses: only for a grid that runs on one host."`
+	Limits        Limits              `yaml:"limits" help:"Limits of this helper. Requests over a limit are refused as overloaded."`
+	MaxOpen       int                 `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections being set up at a time; more are refused as overloaded."`
 }
 
 // HTTPProxy is the HTTP CONNECT proxy through which connections leave the site.
@@ -147,7 +147,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
-	g, err := newGate(h, cfg, offers, creds, log)
+	g, err := newNodeService(h, cfg, offers, creds, log)
 	if err != nil {
 		ln.Close()
 		return err
@@ -155,12 +155,12 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	daemon.OnReload(ctx, []string{"offer"}, func(next Config) (func(), error) {
 		takeable(&next.Offer)
 		policy := next.Offer.Policy()
-		policy.Lease = cfg.Gate.Orphan
+		policy.Lease = cfg.NodeService.Orphan
 		if err := policy.Check(); err != nil {
 			return nil, fmt.Errorf("offer: %w", err)
 		}
 		return func() {
-			if err := errors.Join(g.gate.SetPolicy(policy), h.SetOffer(ctx, next.Offer.Offer())); err != nil {
+			if err := errors.Join(g.server.SetPolicy(policy), h.SetOffer(ctx, next.Offer.Offer())); err != nil {
 				log.Warn("the offer is not in effect everywhere yet", "error", err)
 			}
 		}, nil

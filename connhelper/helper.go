@@ -98,11 +98,11 @@ type Helper struct {
 	proxies    *encap.Dialer
 	window     *dialwindow.Window // of connections out of the site
 	budgets    budgets
-	callers    atomic.Pointer[nodeservice.Gate] // for the limits of its socket in metrics; nil until there is one
-	calls      chan struct{}                    // one token for each pending call of callBriefly
-	seq        atomic.Uint64                    // numbers carriers
-	dials      dials                            // counters for metrics
-	ownLinks   atomic.Int64                     // open links in the accounts of all processes
+	callers    atomic.Pointer[nodeservice.Server] // for the limits of its socket in metrics; nil until there is one
+	calls      chan struct{}                      // one token for each pending call of callBriefly
+	seq        atomic.Uint64                      // numbers carriers
+	dials      dials                              // counters for metrics
+	ownLinks   atomic.Int64                       // open links in the accounts of all processes
 	kept       reserve.Table[*process]
 	reserving  chan struct{} // one token for each reserve that is being requested
 }

@@ -101,7 +101,7 @@ func TestAdvice(t *testing.T) {
 		{"all there", 1, "/run/isthmus-starter/starter.sock", nil},
 	} {
 		var c Config
-		c.Offer.Jobs, c.Gate.Starter = tc.jobs, tc.starter
+		c.Offer.Jobs, c.NodeService.Starter = tc.jobs, tc.starter
 		var text string
 		for _, f := range c.Advice() {
 			text += f.Key + ": " + f.Err.Error()

@@ -383,9 +383,9 @@ func (b *booking) died() {
 	}
 	for _, at := range b.begun.Load().processes {
 		b.mu.Lock()
-		told := b.exited[at]
+		reported := b.exited[at]
 		b.mu.Unlock()
-		if !told {
+		if !reported {
 			b.events.Force(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{
 				Process: &gatepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}, Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: why,
 			}}})

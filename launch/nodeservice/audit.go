@@ -15,7 +15,7 @@ func (k *NodeService) auditDenied(who Asker, ask reserve.Ask, why string) {
 }
 
 // auditOverBudget records a refusal to another node that exceeds its budget.
-func (g *Gate) auditOverBudget(s *control.Session, err error) {
+func (g *Server) auditOverBudget(s *control.Session, err error) {
 	g.settings.Audit.Append(audit.Record{
 		Event: audit.Refusal, Peer: s.Peer().String(), Rule: "budget", Reason: err.Error(),
 		Sites: []string{string(s.Peer().Site), string(g.settings.Node.Site)}, Nodes: []string{s.Peer().Name, g.settings.Node.Name},

@@ -35,38 +35,38 @@ const (
 )
 
 // errNoTurn means that other measurements took all the time.
-var errNoTurn = errors.New("other nodes are being measured")
+var errNoToken = errors.New("other nodes are being measured")
 
 // measuredBytes is the record of pieces that came back from a node.
 type measuredBytes struct {
-	came []time.Duration // arrival times, since the first piece was sent
+	arrivals []time.Duration // arrival times, since the first piece was sent
 }
 
 // dueRequests returns the total number of pieces that may have been sent by now: as many as come
 // back within two round trips, so that the path is full, and the queue at its bottleneck drains
 // soon after the measurement.
 func (c *measuredBytes) dueRequests() int {
-	n := len(c.came)
+	n := len(c.arrivals)
 	if n == 0 {
 		return minAhead / pieceBytes
 	}
-	last := c.came[n-1]
-	since := last - max(c.came[0], 100*time.Millisecond)
-	first, _ := slices.BinarySearch(c.came, since)
+	last := c.arrivals[n-1]
+	since := last - max(c.arrivals[0], 100*time.Millisecond)
+	first, _ := slices.BinarySearch(c.arrivals, since)
 	ahead := max(minAhead/pieceBytes, min(2*(n-first), maxAhead/pieceBytes))
 	return min(n+ahead, maxBytes/pieceBytes)
 }
 
 // isEnough reports whether more pieces would not improve the result.
 func (c *measuredBytes) isEnough() bool {
-	n := len(c.came)
+	n := len(c.arrivals)
 	switch {
 	case n < minBytes/pieceBytes:
 		return false
 	case n >= maxBytes/pieceBytes:
 		return true
 	}
-	return c.came[n-1] >= max(minTime, 10*c.came[0])
+	return c.arrivals[n-1] >= max(minTime, 10*c.arrivals[0])
 }
 
 // rate returns how many bytes a second came back; 0: too few to tell. The first quarter does not
@@ -74,18 +74,18 @@ func (c *measuredBytes) isEnough() bool {
 // lower median counts, because when one of the two machines pauses, one interval is too slow and
 // the next one too fast.
 func (c *measuredBytes) rate() float64 {
-	n := len(c.came)
+	n := len(c.arrivals)
 	if n == 0 {
 		return 0
 	}
 	begin := n / 4
 	if n-1-begin < 2*parts {
-		return float64(n*pieceBytes) / c.came[n-1].Seconds() // too low, by a round trip
+		return float64(n*pieceBytes) / c.arrivals[n-1].Seconds() // too low, by a round trip
 	}
 	var rates []float64
 	for part := range parts {
 		from, to := begin+(n-1-begin)*part/parts, begin+(n-1-begin)*(part+1)/parts
-		took := max(c.came[to]-c.came[from], time.Microsecond)
+		took := max(c.arrivals[to]-c.arrivals[from], time.Microsecond)
 		rates = append(rates, float64((to-from)*pieceBytes)/took.Seconds())
 	}
 	slices.Sort(rates)
@@ -162,9 +162,9 @@ func train(ctx context.Context, stream pieces) (float64, error) {
 		_, err := stream.Recv()
 		switch {
 		case err == nil && open:
-			back.came = append(back.came, time.Since(start))
+			back.arrivals = append(back.arrivals, time.Since(start))
 		case err == nil:
-		case len(back.came) > 0 && (errors.Is(err, io.EOF) || ctx.Err() != nil):
+		case len(back.arrivals) > 0 && (errors.Is(err, io.EOF) || ctx.Err() != nil):
 			return back.rate(), nil
 		default:
 			return 0, cmp.Or(context.Cause(ctx), control.FromStatus(err))

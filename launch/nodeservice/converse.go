@@ -101,13 +101,13 @@ func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err err
 			k.auditDenied(c.who, ask, err.Error())
 			return
 		}
-		said, actions := k.node.Receive(c.who.requester(), ask, now)
+		reply, actions := k.node.Receive(c.who.requester(), ask, now)
 		k.act(actions, lateStart)
-		answer = toSubmitter(said, 0)
-		if nok, refused := said.(reserve.NOK); refused && nok.Reason == reserve.Denied {
+		answer = toSubmitter(reply, 0)
+		if nok, refused := reply.(reserve.NOK); refused && nok.Reason == reserve.Denied {
 			k.auditDenied(c.who, ask, nok.Text)
 		}
-		ok, granted := said.(reserve.OK)
+		ok, granted := reply.(reserve.OK)
 		if !granted {
 			return
 		}
@@ -145,13 +145,13 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 func (k *NodeService) missing(who Asker, b *booking, key reserve.Key, hold reserve.Hold, now time.Time) *gatepb.ToSubmitter {
 	const gone = "there is no reservation with this key (any more)"
 	if b == nil && !k.node.Has(key) {
-		said, actions := k.node.Receive(who.requester(), reserve.Renew{Key: key, Hold: hold}, now)
+		reply, actions := k.node.Receive(who.requester(), reserve.Renew{Key: key, Hold: hold}, now)
 		k.act(actions, lateStart)
-		switch said := said.(type) {
+		switch reply := reply.(type) {
 		case reserve.Started:
 			return refused(gatepb.Refused_ATTACH, reserve.Done, gone)
 		case reserve.Refused:
-			return toSubmitter(said, gatepb.Refused_ATTACH)
+			return toSubmitter(reply, gatepb.Refused_ATTACH)
 		}
 	}
 	return refused(gatepb.Refused_ATTACH, reserve.Unknown, gone)
@@ -180,10 +180,10 @@ func (c *conversation) cancel(key reserve.Key) (answer *gatepb.ToSubmitter, err 
 	k := c.k
 	var b *booking
 	err = k.do(func(now time.Time) {
-		said, actions := k.node.Receive(c.who.requester(), reserve.Cancel{Key: key}, now)
-		answer = toSubmitter(said, gatepb.Refused_CANCEL)
+		reply, actions := k.node.Receive(c.who.requester(), reserve.Cancel{Key: key}, now)
+		answer = toSubmitter(reply, gatepb.Refused_CANCEL)
 		k.act(actions, "its submitter cancelled it")
-		if _, done := said.(reserve.Cancelled); done {
+		if _, done := reply.(reserve.Cancelled); done {
 			if b = k.bookings[key]; b != nil && b.who.Identity() == c.who.Identity() {
 				k.end(b, "", now)
 			}
@@ -346,14 +346,14 @@ func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) e
 	k, b := c.k, c.b
 	var answer *gatepb.ToSubmitter
 	err := k.do(func(now time.Time) {
-		said, actions := k.node.Receive(c.who.requester(), m, now)
+		reply, actions := k.node.Receive(c.who.requester(), m, now)
 		k.act(actions, lateStart)
-		if _, committed := said.(reserve.Committed); committed && !b.committed {
+		if _, committed := reply.(reserve.Committed); committed && !b.committed {
 			b.committed, b.since = true, now
 			b.note()
 			k.watchOver(b) // also if the job is over: then it tells the other watches so
 		}
-		answer = toSubmitter(said, what)
+		answer = toSubmitter(reply, what)
 	})
 	if err == nil {
 		c.answer(answer)
@@ -377,16 +377,16 @@ func (c *conversation) start(m *gatepb.Start) error {
 	var answer *gatepb.ToSubmitter
 	var actions []reserve.Action
 	err = k.do(func(now time.Time) {
-		var said reserve.Message
-		said, actions = k.node.Receive(c.who.requester(), reserve.Start{Key: b.key, Hold: holdOf(m.Hold), Processes: program.processes}, now)
-		if _, started := said.(reserve.Started); started && b.program == nil && k.node.Has(b.key) {
+		var reply reserve.Message
+		reply, actions = k.node.Receive(c.who.requester(), reserve.Start{Key: b.key, Hold: holdOf(m.Hold), Processes: program.processes}, now)
+		if _, started := reply.(reserve.Started); started && b.program == nil && k.node.Has(b.key) {
 			b.program = &program
 			b.begun.Store(&program)
 			b.note()
 			k.log.Info("job starts", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(program.processes), "program", program.argv[0])
 			k.auditJob(b, audit.JobStart, fmt.Sprintf("%d processes of %s", len(program.processes), program.argv[0]))
 		}
-		answer = toSubmitter(said, gatepb.Refused_START)
+		answer = toSubmitter(reply, gatepb.Refused_START)
 	})
 	if err != nil {
 		return err

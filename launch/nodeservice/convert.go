@@ -74,7 +74,7 @@ func toSubmitter(answer reserve.Message, what gatepb.Refused_What) *gatepb.ToSub
 	case reserve.Refused:
 		return refused(what, a.Reason, a.Text)
 	}
-	panic(fmt.Sprintf("gate: reserve.Node answered %T", answer))
+	panic(fmt.Sprintf("nodeservice: reserve.Node answered %T", answer))
 }
 
 func refused(what gatepb.Refused_What, reason reserve.Reason, text string) *gatepb.ToSubmitter {

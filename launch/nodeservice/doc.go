@@ -8,9 +8,10 @@
 //	isthmus run --unix socket--> Desk of its helper --link, TLS, gRPC--> NodeService of a node
 //
 // Node services reach each other over links as the processes of a job do, so by every technique and
-// without a port of their own: each is rank 0 of its node's gate job, whose key anyone can derive
-// (jobkey.Gate), and a peer dials it as another rank of that job. Such a link authenticates
-// nothing; a session with the certificates of both helpers runs over it (package control).
+// without a port of their own: each is rank 0 of its node's service job, whose key anyone can
+// derive (jobkey.ServiceKey), and a peer dials it as another rank of that job. Such a link
+// authenticates nothing; a session with the certificates of both helpers runs over it (package
+// control).
 //
 // State is in memory: the reservations belong to the goroutine of NodeService.Serve. The processes
 // of a reservation run under a job agent, a process of its own (package jobagent), so they survive

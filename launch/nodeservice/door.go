@@ -33,8 +33,8 @@ const (
 	metaUser = "isthmus-user" // UID NAME of the calling program's user, set by its helper
 )
 
-// Connect returns a connection to the gate of the helper whose socket is given. It dials at the
-// first use. Close it when done.
+// Connect returns a connection to the node service of the helper whose socket is given. It dials at
+// the first use. Close it when done.
 func Connect(helper string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+helper+DoorSuffix,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // the kernel authenticates the peer
@@ -70,7 +70,7 @@ type doorCredentials struct{}
 func (doorCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	d, ok := c.(doorConn)
 	if !ok {
-		return nil, nil, fmt.Errorf("gate: a connection of type %T at the door", c)
+		return nil, nil, fmt.Errorf("nodeservice: a connection of type %T at the door", c)
 	}
 	cred, err := local.PeerCred(d.below.UnixConn)
 	if err != nil {
@@ -80,7 +80,7 @@ func (doorCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthIn
 }
 
 func (doorCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("gate: server credentials used by a client")
+	return nil, nil, errors.New("nodeservice: server credentials used by a client")
 }
 
 func (doorCredentials) Info() credentials.ProtocolInfo {
@@ -93,11 +93,11 @@ func (doorCredentials) OverrideServerName(string) error           { return nil }
 func callerHere(ctx context.Context, node overlay.NodeID) (Asker, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return Asker{}, errors.New("gate: a call from nowhere")
+		return Asker{}, errors.New("nodeservice: a call without a peer")
 	}
 	info, ok := p.AuthInfo.(doorInfo)
 	if !ok {
-		return Asker{}, errors.New("gate: a call from beside the door")
+		return Asker{}, errors.New("nodeservice: a call that did not arrive at the door")
 	}
 	return Asker{Node: node, UID: info.UID, User: info.user, Here: true}, nil
 }
@@ -114,15 +114,15 @@ func callerAway(ctx context.Context) (Asker, error) {
 		return Asker{}, fmt.Errorf("%w: %v passes on what it means for another node", overlay.ErrForbidden, id)
 	}
 	who := Asker{Node: id.Node(), Address: session.RemoteAddr().Addr()}
-	said := md.Get(metaUser)
-	switch len(said) {
+	users := md.Get(metaUser)
+	switch len(users) {
 	case 0: // for the helper itself
 		return who, nil
 	case 1:
 	default:
 		return who, fmt.Errorf("%v calls for several users", id)
 	}
-	number, name, _ := strings.Cut(said[0], " ")
+	number, name, _ := strings.Cut(users[0], " ")
 	uid, err := strconv.ParseUint(number, 10, 32)
 	if err == nil {
 		err = overlay.CheckAccount(name)

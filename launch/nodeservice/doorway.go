@@ -21,7 +21,7 @@ import (
 const doorGreeting = 10 * time.Second
 
 // serveDoor serves connections at the door until the server stops or the door fails.
-func (g *Gate) serveDoor(ctx context.Context, door *net.UnixListener) error {
+func (g *Server) serveDoor(ctx context.Context, door *net.UnixListener) error {
 	return g.door.Serve(&doorway{accept.Patient(ctx, g.settings.Log, door), g})
 }
 
@@ -40,7 +40,7 @@ func newDoor(meter *control.Meter) *grpc.Server {
 }
 
 // newDoorMeter returns the meter that bounds the calls at the door and their bytes.
-func (g *Gate) newDoorMeter() *control.Meter {
+func (g *Server) newDoorMeter() *control.Meter {
 	b := g.settings.Bounds
 	return control.NewMeter(control.Budget{
 		Calls: b.DoorCallsPerUser, AllCalls: b.DoorCalls, Bytes: b.DoorBytesPerUser, AllBytes: b.DoorBytes, Request: control.StandardBudget.Request,
@@ -50,7 +50,7 @@ func (g *Gate) newDoorMeter() *control.Meter {
 }
 
 // auditDoor records a refusal to an account at the door.
-func (g *Gate) auditDoor(who, rule string, err error) {
+func (g *Server) auditDoor(who, rule string, err error) {
 	g.settings.Audit.Append(audit.Record{
 		Event: audit.Refusal, Peer: who, Rule: rule, Reason: err.Error(),
 		Sites: []string{string(g.settings.Node.Site)}, Nodes: []string{g.settings.Node.Name},
@@ -66,7 +66,7 @@ func (a account) String() string { return fmt.Sprintf("uid %d", uint32(a)) }
 // doorway bounds the connections at the door: all users share the helper's descriptors.
 type doorway struct {
 	net.Listener
-	g *Gate
+	g *Server
 }
 
 // Accept returns the next connection within the bounds.
@@ -111,13 +111,13 @@ func (c *counted) Close() error {
 // newCallers returns the counter of the connections at the door.
 func newCallers(total, perUser int) *limit.Counter[account] {
 	return limit.NewCounter[account](limit.Bounds{
-		What: "connections of local programs to the gate", Total: total, PerKey: perUser,
+		What: "connections of local programs to the node service", Total: total, PerKey: perUser,
 		TotalSetting: "limits.door", KeySetting: "limits.door_per_user",
 	})
 }
 
 // Limits returns the use of the limits on the door and on other nodes' calls, for metrics.
-func (g *Gate) Limits() []metrics.Limit {
+func (g *Server) Limits() []metrics.Limit {
 	all := metrics.LimitsOf("door", "door_per_user", g.callers.Stats())
 	all = append(all, g.meter.Limits()...)
 	return append(all, metrics.LimitsOf("node_bytes_total", "node_bytes", g.end.ByteStats())...)

@@ -16,7 +16,7 @@ func TestDoorway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	d := &doorway{ln, &Gate{callers: newCallers(9, 2), meter: new(Gate).newDoorMeter()}}
+	d := &doorway{ln, &Server{callers: newCallers(9, 2), meter: new(Server).newDoorMeter()}}
 	accepted := make(chan net.Conn, 9)
 	go func() { // ends with the listener
 		for {

@@ -121,7 +121,7 @@ func (c *conversation) askFor(sums []stage.Sum) {
 		return
 	}
 	for _, sum := range sums {
-		if _, known := f.wanted[sum]; !known {
+		if _, requested := f.wanted[sum]; !requested {
 			f.wanted[sum] = 0
 		}
 	}
@@ -211,9 +211,9 @@ func (c *conversation) sendFile() error {
 	})
 	part(&gatepb.StagePart{End: err == nil, Drop: err != nil})
 	select {
-	case said := <-b.staged:
-		if err == nil && said.Fault != "" {
-			err = errors.New(said.Fault)
+	case staged := <-b.staged:
+		if err == nil && staged.Fault != "" {
+			err = errors.New(staged.Fault)
 		}
 	case <-b.agentGone:
 		err = jobagent.ErrGone

@@ -16,8 +16,8 @@ import (
 
 // HostList serves Desk.Hosts: the grid's list of hosts with the distance of each.
 type HostList struct {
-	List func(context.Context) ([]offer.Host, error) // from the frontal; sorted by offer.Compare
-	Near *nearby.Nearby
+	List   func(context.Context) ([]offer.Host, error) // from the frontal; sorted by offer.Compare
+	Nearby *nearby.Nearby
 }
 
 // Hosts returns the list. From now on it measures nodes that are up and accept jobs, so that a
@@ -29,11 +29,11 @@ func (l HostList) Hosts(ctx context.Context, _ *gatepb.HostsRequest) (*gatepb.Ho
 	}
 	var up []overlay.NodeID
 	for _, h := range list {
-		if h.State == offer.Up && h.Offer.Jobs > 0 { // other hosts have no gate that answers
+		if h.State == offer.Up && h.Offer.Jobs > 0 { // other hosts have no node service that answers
 			up = append(up, h.Node)
 		}
 	}
-	return hostsToPB(list, l.Near.Order(up)), nil
+	return hostsToPB(list, l.Nearby.Order(up)), nil
 }
 
 // hostsToPB puts the hosts in order first, in that order, which a placement then follows; the
@@ -61,7 +61,7 @@ func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
 const atHome = time.Microsecond
 
 // Pinger returns a nearby.Ping from the node self that times Gate.Ping on the client that reach
-// returns, usually (*Gate).Reach.
+// returns, usually (*Server).Reach.
 func Pinger(self overlay.NodeID, reach func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error)) nearby.Ping {
 	return func(ctx context.Context, node overlay.NodeID) (time.Duration, error) {
 		if node == self {

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// farGate is a gate with delayed answers.
+// farGate is a node service with delayed answers.
 type farGate struct {
 	gatepb.GateClient
 	rtt time.Duration
@@ -54,7 +54,7 @@ func TestHostList(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var serving sync.WaitGroup
 		serving.Go(func() { near.Serve(ctx) })
-		hosts := HostList{List: func(context.Context) ([]offer.Host, error) { return list, nil }, Near: near}
+		hosts := HostList{List: func(context.Context) ([]offer.Host, error) { return list, nil }, Nearby: near}
 		// In this order, with these distances: the nearest first, then those of unknown latency.
 		type far struct {
 			at  int // index in list
@@ -87,7 +87,7 @@ func TestHostList(t *testing.T) {
 		cancel()
 		serving.Wait()
 		if open != 0 {
-			t.Errorf("%d gates are still in use", open)
+			t.Errorf("%d node services are still in use", open)
 		}
 	})
 }

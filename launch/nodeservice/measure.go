@@ -43,12 +43,12 @@ func newDistances(ping nearby.Ping, carry func(context.Context, overlay.NodeID) 
 // figures caches one kind of measurement for other nodes. Callers that ask at the same time, or
 // soon after each other, share one measurement. Safe for concurrent use.
 type figures[T any] struct {
-	find func(context.Context, overlay.NodeID) (T, error)
-	keep time.Duration // lifetime of a figure
-	room chan struct{} // holds one token for each node that is being measured
+	find   func(context.Context, overlay.NodeID) (T, error)
+	keep   time.Duration // lifetime of a figure
+	tokens chan struct{} // holds one token for each node that is being measured
 
-	mu    sync.Mutex
-	known map[overlay.NodeID]*figure[T]
+	mu      sync.Mutex
+	entries map[overlay.NodeID]*figure[T]
 }
 
 // figure is the result for one node, or its measurement in progress.
@@ -59,8 +59,8 @@ type figure[T any] struct {
 	until time.Time // when it must be measured again
 }
 
-func newFigures[T any](find func(context.Context, overlay.NodeID) (T, error), room int, keep time.Duration) *figures[T] {
-	return &figures[T]{find: find, keep: keep, room: make(chan struct{}, room), known: map[overlay.NodeID]*figure[T]{}}
+func newFigures[T any](find func(context.Context, overlay.NodeID) (T, error), tokens int, keep time.Duration) *figures[T] {
+	return &figures[T]{find: find, keep: keep, tokens: make(chan struct{}, tokens), entries: map[overlay.NodeID]*figure[T]{}}
 }
 
 // measureAll serves Gate.Measure. It measures latencies first: they are higher while a path is
@@ -116,10 +116,10 @@ func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*
 func (f *figures[T]) measure(ctx context.Context, node overlay.NodeID) (T, error) {
 	e, first := f.entry(node, time.Now())
 	if first {
-		value, err := f.turn(ctx, node)
+		value, err := f.findLimited(ctx, node)
 		keep := f.keep
 		switch {
-		case errors.Is(err, errNoTurn):
+		case errors.Is(err, errNoToken):
 			keep = 0
 		case err != nil:
 			keep = faultKeep
@@ -139,15 +139,15 @@ func (f *figures[T]) measure(ctx context.Context, node overlay.NodeID) (T, error
 	}
 }
 
-// turn measures a figure when there is room.
-func (f *figures[T]) turn(ctx context.Context, node overlay.NodeID) (T, error) {
+// findLimited measures a figure when there is a token for it.
+func (f *figures[T]) findLimited(ctx context.Context, node overlay.NodeID) (T, error) {
 	select {
-	case f.room <- struct{}{}:
-		defer func() { <-f.room }()
+	case f.tokens <- struct{}{}:
+		defer func() { <-f.tokens }()
 		return f.find(ctx, node)
 	case <-ctx.Done():
 		var unknown T
-		return unknown, fmt.Errorf("%w: %w", errNoTurn, context.Cause(ctx))
+		return unknown, fmt.Errorf("%w: %w", errNoToken, context.Cause(ctx))
 	}
 }
 
@@ -156,18 +156,18 @@ func (f *figures[T]) entry(node overlay.NodeID, now time.Time) (e *figure[T], fi
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	over := func(e *figure[T]) bool { return !e.until.IsZero() && !now.Before(e.until) }
-	if e = f.known[node]; e != nil && !over(e) {
+	if e = f.entries[node]; e != nil && !over(e) {
 		return e, false
 	}
-	if len(f.known) >= maxDistances { // drop expired entries; if there are none, arbitrary ones
-		for n, e := range f.known {
-			if over(e) || len(f.known) >= maxDistances {
-				delete(f.known, n)
+	if len(f.entries) >= maxDistances { // drop expired entries; if there are none, arbitrary ones
+		for n, e := range f.entries {
+			if over(e) || len(f.entries) >= maxDistances {
+				delete(f.entries, n)
 			}
 		}
 	}
 	e = &figure[T]{ready: make(chan struct{})}
-	f.known[node] = e
+	f.entries[node] = e
 	return e, true
 }
 

@@ -21,23 +21,23 @@ type farther struct {
 	most  int  // maximum of concurrent pings
 	now   int
 
-	carries map[string]int // measurements of bandwidth
-	carried int            // concurrent ones
+	carries  map[string]int // measurements of bandwidth
+	carrying int            // concurrent ones
 }
 
 // carry takes two seconds, and fails for n9.
 func (f *farther) carry(_ context.Context, node overlay.NodeID) (float64, error) {
 	f.mu.Lock()
 	f.carries[node.Name]++
-	f.carried++
-	if f.carried > 1 || f.now > 0 {
+	f.carrying++
+	if f.carrying > 1 || f.now > 0 {
 		f.carries["at once"]++
 	}
 	f.mu.Unlock()
 	time.Sleep(2 * time.Second)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.carried--
+	f.carrying--
 	if node.Name == "n9" {
 		return 0, errors.New("cut")
 	}
@@ -132,8 +132,8 @@ func TestMeasure(t *testing.T) {
 				close(e.ready)
 			}
 		}
-		if len(d.latency.known) > maxDistances {
-			t.Errorf("%d figures are kept", len(d.latency.known))
+		if len(d.latency.entries) > maxDistances {
+			t.Errorf("%d figures are kept", len(d.latency.entries))
 		}
 	})
 }

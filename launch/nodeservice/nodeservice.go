@@ -45,8 +45,8 @@ type Options struct {
 	Log    *slog.Logger
 	Audit  *audit.Log // records jobs that start and end here; nil: none
 
-	// Reach returns the gate of another node, for the failure detection of jobs on several nodes;
-	// see Gate.Reach. nil: no failure detection.
+	// Reach returns a client of another node's service, for the failure detection of jobs on several
+	// nodes; see Server.Reach. nil: no failure detection.
 	Reach func(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error)
 
 	// Dead is called when the node of these processes of a job is considered dead, with the reason;

@@ -36,8 +36,8 @@ func (s *service) away(ctx context.Context) (who Asker, node overlay.NodeID, awa
 	return who, node, err == nil && node != s.node.opts.Node, control.Status(err)
 }
 
-// withNode calls f with a node's gate. The session may have died unnoticed, for instance with the
-// node's helper: if so, withNode calls f once more, with a new session.
+// withNode calls f with a client of a node's service. The session may have died unnoticed, for
+// instance with the node's helper: if so, withNode calls f once more, with a new session.
 func (s *service) withNode(ctx context.Context, node overlay.NodeID, f func(gatepb.GateClient) error) error {
 	for again := false; ; again = true {
 		there, done, err := s.reach(ctx, node)
@@ -58,8 +58,8 @@ func (s *service) withNode(ctx context.Context, node overlay.NodeID, f func(gate
 // midwayError is an error in a call that can no longer be repeated.
 type midwayError struct{ error }
 
-// unary handles a call here or forwards it to the gate that it addresses. Forwarded calls may be
-// repeated.
+// unary handles a call here or forwards it to the node service that it addresses. Forwarded calls
+// may be repeated.
 func unary[R any](s *service, ctx context.Context, here func(Asker) (*R, error), there func(gatepb.GateClient, context.Context) (*R, error)) (r *R, err error) {
 	who, node, away, err := s.away(ctx)
 	if err != nil {
@@ -215,14 +215,14 @@ func passDown(near Stream, far gatepb.Gate_ConverseClient) error {
 	}
 }
 
-// desk implements Desk.
-type desk struct {
+// hostsServer implements gatepb.DeskServer.
+type hostsServer struct {
 	gatepb.UnimplementedDeskServer
 	hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
 }
 
 // Hosts implements gatepb.DeskServer.
-func (d *desk) Hosts(ctx context.Context, q *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
+func (d *hostsServer) Hosts(ctx context.Context, q *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
 	if d.hosts == nil {
 		return nil, control.Status(fmt.Errorf("%w: this helper has no list of hosts", overlay.ErrUnreachable))
 	}

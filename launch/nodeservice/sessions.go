@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	idleTime    = time.Minute      // for which an unused session is kept, and up to half as long again
-	reachTime   = 30 * time.Second // to open a session
-	maxSessions = 4096             // concurrent, with other nodes
-	gateSize    = 1 << 31          // ranks of a gate job: each session draws one at random
-	rejoinTime  = 5 * time.Second  // before this node's gate is opened again after a failure
+	idleTime     = time.Minute      // for which an unused session is kept, and up to half as long again
+	reachTime    = 30 * time.Second // to open a session
+	maxSessions  = 4096             // concurrent, with other nodes
+	serviceRanks = 1 << 31          // ranks of a service job: each session draws one at random
+	rejoinTime   = 5 * time.Second  // before this node's service is registered again after a failure
 )
 
 // sessions are the sessions with other node services: opened when a call needs one, and closed
@@ -77,7 +77,7 @@ func (s *sessions) wait() {
 	s.work.Wait()
 }
 
-// reach returns a node's gate. Call done when it is no longer needed.
+// reach returns a client of a node's service. Call done when it is no longer needed.
 func (s *sessions) reach(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
 	r, err := s.get(node)
 	if err != nil {
@@ -88,11 +88,11 @@ func (s *sessions) reach(ctx context.Context, node overlay.NodeID) (gatepb.GateC
 	case <-r.ready:
 	case <-ctx.Done():
 		done()
-		return nil, nil, fmt.Errorf("the gate of %v: %w", node, context.Cause(ctx))
+		return nil, nil, fmt.Errorf("the node service of %v: %w", node, context.Cause(ctx))
 	}
 	if r.err != nil {
 		done()
-		return nil, nil, fmt.Errorf("the gate of %v: %w", node, r.err)
+		return nil, nil, fmt.Errorf("the node service of %v: %w", node, r.err)
 	}
 	return gatepb.NewGateClient(r.session.Conn()), done, nil
 }
@@ -106,7 +106,7 @@ func (s *sessions) get(node overlay.NodeID) (*reached, error) {
 	r := s.peers[node]
 	if r == nil || r.over {
 		if len(s.peers) >= maxSessions && r == nil {
-			return nil, fmt.Errorf("%w: %d other gates are in use", overlay.ErrOverloaded, len(s.peers))
+			return nil, fmt.Errorf("%w: %d other node services are in use", overlay.ErrOverloaded, len(s.peers))
 		}
 		ctx, stop := context.WithCancelCause(s.life)
 		r = &reached{ready: make(chan struct{}), stop: func() { stop(errUnused) }}
@@ -164,7 +164,7 @@ func (s *sessions) keep(ctx context.Context, node overlay.NodeID, r *reached) {
 	if err != nil {
 		return
 	}
-	s.log.Info("gate reached", "node", node.String(), "in", time.Since(begun).Round(time.Millisecond).String())
+	s.log.Info("node service reached", "node", node.String(), "in", time.Since(begun).Round(time.Millisecond).String())
 	select {
 	case <-session.Done():
 	case <-ctx.Done():
@@ -176,11 +176,11 @@ func (s *sessions) keep(ctx context.Context, node overlay.NodeID, r *reached) {
 	leave()
 }
 
-// connect opens a session with a node's node service, over a link of its gate job. leave releases
-// what is below the session.
+// connect opens a session with a node's node service, over a link of its service job. leave
+// releases what is below the session.
 func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *control.Session, leave func(), err error) {
 	key := jobkey.Gate(node)
-	m := s.join(life, key, 1+rand.Uint32N(gateSize-1))
+	m := s.join(life, key, 1+rand.Uint32N(serviceRanks-1))
 	defer func() {
 		if err != nil {
 			m.leave()
@@ -210,7 +210,7 @@ func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *contro
 	return session, m.leave, nil
 }
 
-// member is this helper as a rank of a gate job.
+// member is this helper as a rank of a service job.
 type member struct {
 	client *local.Client
 	mesh   *link.Mesh
@@ -219,14 +219,14 @@ type member struct {
 	failed chan error // holds the reason if the helper refused
 }
 
-// join makes this helper a rank of a gate job, until leave. Links that arrive while the channel is
-// full are closed.
+// join makes this helper a rank of a service job, until leave. Links that arrive while the channel
+// is full are closed.
 func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *member {
 	generation := overlay.NewGeneration(time.Now(), 0)
 	self := link.NewIdentity(key, rank, generation)
 	m := &member{links: make(chan *link.Link, 64), failed: make(chan error, 1)}
 	m.client = local.NewClient(local.ClientConfig{Socket: s.socket, Process: self.Process, Generation: generation, Auth: key.Auth()})
-	m.mesh = link.NewMesh(link.Config{Self: self, Size: gateSize, Connector: m.client, Carriers: 1, Up: func(l *link.Link) {
+	m.mesh = link.NewMesh(link.Config{Self: self, Size: serviceRanks, Connector: m.client, Carriers: 1, Up: func(l *link.Link) {
 		select {
 		case m.links <- l:
 		default:
@@ -234,16 +234,16 @@ func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *memb
 		}
 	}})
 	ctx, stop := context.WithCancel(life)
-	var serving, meeting sync.WaitGroup
+	var serving, meshServing sync.WaitGroup
 	serving.Go(func() {
 		if err := m.client.Serve(context.WithoutCancel(life)); err != nil { // until Close, so that it deregisters
 			m.failed <- err
 		}
 	})
-	meeting.Go(func() { m.mesh.Serve(ctx) }) // fails with the client, whose error has the cause
+	meshServing.Go(func() { m.mesh.Serve(ctx) }) // fails with the client, whose error has the cause
 	m.leave = sync.OnceFunc(func() {
 		stop()
-		meeting.Wait() // the traffic of its links is reported through the client
+		meshServing.Wait() // the traffic of its links is reported through the client
 		m.client.Close()
 		serving.Wait()
 		for {
@@ -258,12 +258,12 @@ func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *memb
 	return m
 }
 
-// answer accepts sessions from other node services until ctx ends: as rank 0 of this node's gate
+// answer accepts sessions from other node services until ctx ends: as rank 0 of this node's service
 // job, again and again if the helper refuses.
 func (s *sessions) answer(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.answerOnce(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("the gate is closed for other nodes", "error", err, "retry_in", rejoinTime.String())
+			s.log.Warn("other nodes cannot reach this node's service", "error", err, "retry_in", rejoinTime.String())
 			select {
 			case <-time.After(rejoinTime):
 			case <-ctx.Done():
@@ -290,7 +290,7 @@ func (s *sessions) answerOnce(ctx context.Context) error {
 	})
 	err := s.end.Serve(ctx, ln, func(id control.Identity) error {
 		if id.Role != control.RoleHelper {
-			return fmt.Errorf("%w: this is the gate of %v; %v is no helper", overlay.ErrForbidden, s.node, id)
+			return fmt.Errorf("%w: this is the node service of %v; %v is no helper", overlay.ErrForbidden, s.node, id)
 		}
 		return nil
 	}, nil)

@@ -304,7 +304,7 @@ func (t *talk) cancel() {
 }
 
 // told is what was received about a job.
-type told struct {
+type received struct {
 	out, err, ended string
 	exits           map[uint32]*gatepb.Exited
 	files           map[string]string
@@ -313,9 +313,9 @@ type told struct {
 }
 
 // listen receives and acknowledges everything until the stream ends.
-func (t *talk) listen() told {
+func (t *talk) listen() received {
 	t.h.t.Helper()
-	all := told{exits: map[uint32]*gatepb.Exited{}, files: map[string]string{}}
+	all := received{exits: map[uint32]*gatepb.Exited{}, files: map[string]string{}}
 	for {
 		m := t.hear()
 		if m == nil {

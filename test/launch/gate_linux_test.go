@@ -126,7 +126,7 @@ func TestGateCalls(t *testing.T) {
 		node overlay.NodeID
 		want string
 	}{
-		{overlay.NodeID{Site: "nowhere", Name: "n1"}, "the gate of nowhere/n1"},
+		{overlay.NodeID{Site: "nowhere", Name: "n1"}, "the node service of nowhere/n1"},
 		{overlay.NodeID{Site: "shut", Name: "UPPER/CASE"}, "allowed are"},
 	} {
 		ctx, cancel := context.WithTimeout(nodeservice.At(w.Ctx, c.node), 2*time.Second)

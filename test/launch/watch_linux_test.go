@@ -79,7 +79,7 @@ func (w *world) pings(from, to string) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	w.Until(fmt.Sprintf("%s to reach the gate of %s", from, to), func() bool {
+	w.Until(fmt.Sprintf("%s to reach the node service of %s", from, to), func() bool {
 		_, err = gatepb.NewGateClient(conn).Ping(nodeservice.At(w.Ctx, node), &gatepb.PingRequest{})
 		return err == nil
 	}, func() string { return err.Error() })

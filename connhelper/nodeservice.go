@@ -21,8 +21,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// GateSettings are the settings of the gate, which launches jobs here.
-type GateSettings struct {
+// NodeServiceSettings are the settings of the node service, which launches jobs here.
+type NodeServiceSettings struct {
 	Store   daemon.Path   `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, which are kept as a cache, and for the working folders of jobs. Two helpers must not share it. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
 	Limit   daemon.Size   `yaml:"limit" default:"4GiB" min:"1MiB" help:"Maximum bytes of all cached files, and of the files of one job. The least recently used are removed first."`
 	Orphan  time.Duration `yaml:"orphan" default:"30s" min:"1s" max:"30s" help:"How long a reservation or its job stays without contact with its submitter, and how long a job runs on without a helper."`
@@ -32,7 +32,7 @@ type GateSettings struct {
 }
 
 // storeOf returns the folder, or "" where the settings name none and there is no default.
-func (s GateSettings) storeOf(node overlay.NodeID) string {
+func (s NodeServiceSettings) storeOf(node overlay.NodeID) string {
 	if s.Store != "" {
 		return string(s.Store)
 	}
@@ -50,32 +50,32 @@ func (s GateSettings) storeOf(node overlay.NodeID) string {
 // nearPings is how many nodes are pinged at a time for the list of hosts.
 const nearPings = 16
 
-// gateServices is the gate and its services.
-type gateServices struct {
-	gate   *nodeservice.Gate
+// nodeService is the server of the node service and its measurements of other nodes.
+type nodeService struct {
+	server *nodeservice.Server
 	nearby *nearby.Nearby
 }
 
-// newGate returns the node's gate. offers reports whether the settings offer jobs, whether they can
-// be taken or not: a submitter is then told why they are not.
-func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*gateServices, error) {
-	var g gateServices
+// newNodeService returns the node service of the helper. offers reports whether the settings offer
+// jobs, whether they can be taken or not: a submitter is then told why they are not.
+func newNodeService(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*nodeService, error) {
+	var g nodeService
 	g.nearby = nearby.New(nodeservice.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
-		return g.gate.Reach(ctx, node)
+		return g.server.Reach(ctx, node)
 	}), nearPings, latency.Config{}, log)
 	policy := cfg.Offer.Policy()
-	policy.Lease = cfg.Gate.Orphan
+	policy.Lease = cfg.NodeService.Orphan
 	var err error
 	options := nodeservice.Options{
-		Node: h.node, Policy: policy, Orphan: cfg.Gate.Orphan, Helper: cfg.Socket, Log: log,
-		EndJobs: cfg.Gate.EndJobs, Store: cfg.Gate.storeOf(h.node), Limit: int64(cfg.Gate.Limit),
+		Node: h.node, Policy: policy, Orphan: cfg.NodeService.Orphan, Helper: cfg.Socket, Log: log,
+		EndJobs: cfg.NodeService.EndJobs, Store: cfg.NodeService.storeOf(h.node), Limit: int64(cfg.NodeService.Limit),
 		Dead: h.Dead, Forget: h.Forget, Audit: h.opts.Audit,
 	}
 	if why := cfg.setAccounts(&options); why != "" && offers {
 		options.Takes = func(nodeservice.Asker) error { return errors.New(why) }
 	}
 	limits := cfg.Limits.orDefault()
-	g.gate, err = nodeservice.New(nodeservice.Settings{
+	g.server, err = nodeservice.New(nodeservice.Settings{
 		Options: options,
 		Bounds: nodeservice.Bounds{
 			Door: limits.Door, DoorPerUser: limits.DoorPerUser, DoorCalls: limits.DoorCalls, DoorCallsPerUser: limits.DoorCallsPerUser,
@@ -83,26 +83,26 @@ func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log
 			NodeBytes: int(limits.NodeBytes), AllNodesBytes: int(limits.NodeBytesTotal),
 		},
 		Credentials: creds,
-		Hosts:       nodeservice.HostList{List: h.Hosts, Near: g.nearby}.Hosts,
+		Hosts:       nodeservice.HostList{List: h.Hosts, Nearby: g.nearby}.Hosts,
 	})
 	if err == nil {
-		h.callers.Store(g.gate)
+		h.callers.Store(g.server)
 	}
 	return &g, err
 }
 
-func (g *gateServices) serve(ctx context.Context, door *net.UnixListener) error {
+func (g *nodeService) serve(ctx context.Context, door *net.UnixListener) error {
 	ctx, stop := context.WithCancel(ctx)
 	var pings sync.WaitGroup
 	defer pings.Wait()
 	defer stop()
 	pings.Go(func() { g.nearby.Serve(ctx) })
-	return g.gate.Serve(ctx, door)
+	return g.server.Serve(ctx, door)
 }
 
-// serveAll runs the helper and its gate, whose socket is next to the helper's. The gate ends first,
-// because it still uses the helper while it ends.
-func serveAll(ctx context.Context, h *Helper, g *gateServices, ln *net.UnixListener, mode fs.FileMode, ready func()) error {
+// serveAll runs the helper and its node service, whose socket is next to the helper's. The service
+// ends first, because it still uses the helper while it ends.
+func serveAll(ctx context.Context, h *Helper, g *nodeService, ln *net.UnixListener, mode fs.FileMode, ready func()) error {
 	door, err := local.ListenUnix(ln.Addr().String()+nodeservice.DoorSuffix, mode)
 	if err != nil {
 		ln.Close()
@@ -114,13 +114,13 @@ func serveAll(ctx context.Context, h *Helper, g *gateServices, ln *net.UnixListe
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var both sync.WaitGroup
-	var gateErr error
+	var serviceErr error
 	both.Go(func() {
 		defer end()
-		gateErr = g.serve(ctx, door)
+		serviceErr = g.serve(ctx, door)
 	})
 	err = h.Serve(life, ln)
 	stop()
 	both.Wait()
-	return errors.Join(err, gateErr)
+	return errors.Join(err, serviceErr)
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Settings of a Gate.
+// Settings of a Server.
 type Settings struct {
 	Options
 	Credentials *control.Credentials // of the helper
 
-	// The Gate sets Reach of the Options itself.
+	// The Server sets Reach of the Options itself.
 
 	Bounds
 
@@ -28,7 +28,7 @@ type Settings struct {
 	Hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
 }
 
-// Bounds limit what others may use of a gate; 0 is unlimited.
+// Bounds limit what others may use of a node service; 0 is unlimited.
 type Bounds struct {
 	Door, DoorPerUser           int // connections of local programs, of all accounts and of one
 	DoorCalls, DoorCallsPerUser int // unanswered calls on these
@@ -36,9 +36,9 @@ type Bounds struct {
 	NodeBytes, AllNodesBytes    int // the same for the calls of one other node, and of all
 }
 
-// Gate is the launching part of a helper: the node service of its node, the sessions with other
+// Server is the launching part of a helper: the node service of its node, the sessions with other
 // nodes' services, and the door for local programs. Make it with New, run it with Serve.
-type Gate struct {
+type Server struct {
 	*NodeService
 	settings Settings
 	end      *control.Endpoint
@@ -48,9 +48,9 @@ type Gate struct {
 	meter    *control.Meter          // of the door
 }
 
-// New returns a gate; run it with Serve.
-func New(settings Settings) (*Gate, error) {
-	g := &Gate{settings: settings, callers: newCallers(settings.Door, settings.DoorPerUser)}
+// New returns a server; run it with Serve.
+func New(settings Settings) (*Server, error) {
+	g := &Server{settings: settings, callers: newCallers(settings.Door, settings.DoorPerUser)}
 	settings.Reach = g.Reach
 	nodeService, err := NewNodeService(settings.Options)
 	if err != nil {
@@ -71,7 +71,7 @@ func New(settings Settings) (*Gate, error) {
 		node: nodeService, distances: far, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
 		reach: g.sessions.reach,
 	})
-	gatepb.RegisterDeskServer(g.door, &desk{hosts: settings.Hosts})
+	gatepb.RegisterDeskServer(g.door, &hostsServer{hosts: settings.Hosts})
 	return g, nil
 }
 
@@ -86,7 +86,7 @@ func (b Bounds) budget(jobs int) control.Budget {
 }
 
 // SetPolicy is NodeService.SetPolicy.
-func (g *Gate) SetPolicy(policy reserve.Policy) error {
+func (g *Server) SetPolicy(policy reserve.Policy) error {
 	err := g.NodeService.SetPolicy(policy)
 	if err == nil {
 		g.end.SetBudget(g.settings.budget(policy.Jobs))
@@ -94,16 +94,16 @@ func (g *Gate) SetPolicy(policy reserve.Policy) error {
 	return err
 }
 
-// Reach returns the gate of another node for the helper's own calls, over a session that is opened
-// if needed. Call done when it is no longer needed. Such calls are on behalf of no user: a node
-// answers Ping, Echo and Gossip.
-func (g *Gate) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error) {
+// Reach returns a client of another node's service for the helper's own calls, over a session that
+// is opened if needed. Call done when it is no longer needed. Such calls are on behalf of no user:
+// a node answers Ping, Echo and Gossip.
+func (g *Server) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error) {
 	return g.sessions.reach(ctx, node)
 }
 
 // Serve serves local programs on door, and other node services, until ctx ends or the door fails.
 // It closes door. It returns when nothing is left of the local jobs and of the sessions.
-func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
+func (g *Server) Serve(ctx context.Context, door *net.UnixListener) error {
 	keeping, letGo := context.WithCancel(ctx)
 	reaching, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that the jobs' remaining events are still sent
 	cancel := func() { stop(ErrStopping) }
@@ -129,5 +129,5 @@ func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("gate: the door at %v: %w", door.Addr(), err)
+	return fmt.Errorf("nodeservice: the door at %v: %w", door.Addr(), err)
 }
