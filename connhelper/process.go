@@ -299,9 +299,9 @@ func unread(err error, cred local.Cred) error {
 
 // mayBe returns why the process behind cred cannot be the one that its hello names, as far as that
 // can be checked before it has signed anything. Only this helper process may be a member of a
-// launch service's job: every other member has a helper of its own.
+// node service's job: every other member has a helper of its own.
 func (h *Helper) mayBe(name overlay.ProcessName, hello *wire.LocalHello, cred local.Cred) error {
-	if _, gate := name.Job.Gate(); gate {
+	if _, isService := name.Job.ServiceNode(); isService {
 		if int(cred.PID) != os.Getpid() {
 			return fmt.Errorf("%w: process %d of user %d says it is %v; a helper alone is that", overlay.ErrForbidden, cred.PID, cred.UID, name)
 		}

@@ -67,29 +67,29 @@ func ParseNodeID(s string) (NodeID, error) {
 
 // JobID names a job: the name its user gave, '-', and 32 hexadecimal digits that only a holder of
 // the job's key can claim (package jobkey). It has at most MaxJobIDLen bytes. The job over which a
-// node's launch service is reached has an id of a form of its own, "gate:SITE:NODE", which no
+// node's service is reached has an id of a form of its own, "gate:SITE:NODE", which no
 // user's job can have.
 type JobID string
 
 // MaxJobIDLen is the longest JobID in bytes.
-const MaxJobIDLen = len(gatePrefix) + MaxNameLen + 1 + MaxNameLen
+const MaxJobIDLen = len(servicePrefix) + MaxNameLen + 1 + MaxNameLen
 
-// gatePrefix begins the id of a launch service's job. No name has a colon.
-const gatePrefix = "gate:"
+// servicePrefix begins the id of a node service's job. No name has a colon.
+const servicePrefix = "gate:"
 
-// GateJob returns the id of the job over which a node's launch service is reached.
-func GateJob(node NodeID) JobID {
-	return JobID(gatePrefix + string(node.Site) + ":" + node.Name)
+// ServiceJob returns the id of the job over which a node's service is reached.
+func ServiceJob(node NodeID) JobID {
+	return JobID(servicePrefix + string(node.Site) + ":" + node.Name)
 }
 
-// Gate returns the node whose launch service is reached over the job; ok is false
+// ServiceNode returns the node whose service is reached over the job; ok is false
 // for every other job.
-func (id JobID) Gate() (node NodeID, ok bool) {
-	rest, ok := strings.CutPrefix(string(id), gatePrefix)
+func (id JobID) ServiceNode() (node NodeID, ok bool) {
+	name, ok := strings.CutPrefix(string(id), servicePrefix)
 	if !ok {
 		return NodeID{}, false
 	}
-	site, name, ok := strings.Cut(rest, ":")
+	site, name, ok := strings.Cut(name, ":")
 	if !ok || CheckName("site", site) != nil || CheckName("node", name) != nil {
 		return NodeID{}, false
 	}
@@ -98,7 +98,7 @@ func (id JobID) Gate() (node NodeID, ok bool) {
 
 // CheckJobID returns what is wrong with a job id, or nil.
 func CheckJobID(id JobID) error {
-	if _, ok := id.Gate(); ok {
+	if _, ok := id.ServiceNode(); ok {
 		return nil
 	}
 	name, digest, ok := cutLast(string(id), '-')
@@ -110,17 +110,17 @@ func CheckJobID(id JobID) error {
 
 // CheckJobName returns why a user's job cannot have the name, or nil.
 func CheckJobName(name string) error {
-	if name == strings.TrimSuffix(gatePrefix, ":") {
-		return fmt.Errorf("job name %q is that of launch services' own jobs; choose another", name)
+	if name == strings.TrimSuffix(servicePrefix, ":") {
+		return fmt.Errorf("job name %q is that of node services' own jobs; choose another", name)
 	}
 	return CheckName("job", name)
 }
 
 // Name returns the part of the id that the user chose; "gate" for the job of a
-// launch service.
+// node service.
 func (id JobID) Name() string {
-	if _, ok := id.Gate(); ok {
-		return strings.TrimSuffix(gatePrefix, ":")
+	if _, ok := id.ServiceNode(); ok {
+		return strings.TrimSuffix(servicePrefix, ":")
 	}
 	name, _, _ := cutLast(string(id), '-')
 	return name

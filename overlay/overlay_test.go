@@ -153,16 +153,16 @@ func TestPathString(t *testing.T) {
 	}
 }
 
-// The text form of a launch service's job names its node, and nothing else is parsed as one.
-func TestGateJob(t *testing.T) {
+// The text form of a node service's job names its node, and nothing else is parsed as one.
+func TestServiceJob(t *testing.T) {
 	a1 := NodeID{"sitea", "a-1.x"}
-	id := GateJob(a1)
-	if back, ok := id.Gate(); !ok || back != a1 || CheckJobID(id) != nil || id.Name() != "gate" {
+	id := ServiceJob(a1)
+	if back, ok := id.ServiceNode(); !ok || back != a1 || CheckJobID(id) != nil || id.Name() != "gate" {
 		t.Errorf("%s: %v, %v, %q", id, back, ok, id.Name())
 	}
 	for _, bad := range []JobID{"gate:", "gate:sitea", "gate:sitea:", "gate::a1", "gate:sitea:a1:a2", "gate:sitea/a1", "Gate:sitea:a1", "gate:sitea:a1-27ce6cf407a4806050cf7ce0f69f4473"} {
 		// The last is an ordinary node name.
-		if node, ok := bad.Gate(); ok != (CheckJobID(bad) == nil) || ok && GateJob(node) != bad {
+		if node, ok := bad.ServiceNode(); ok != (CheckJobID(bad) == nil) || ok && ServiceJob(node) != bad {
 			t.Errorf("%q is read as that of %v", bad, node)
 		}
 	}

@@ -170,9 +170,9 @@ func (m *Registry) register(site *siteState, point overlay.AccessPoint) error {
 
 // replaceable returns why point may not take the place of p, or nil. Between two sites the
 // generations must differ: one generation of a process cannot be in two places. A process in the
-// job of a launch service cannot move, since every process has that job's key.
+// job of a node service cannot move, since every process has that job's key.
 func replaceable(p *process, site *siteState, point overlay.AccessPoint) error {
-	if _, gate := point.Process.Job.Gate(); gate && (p.site != site || p.node.Value() != point.Node.Name) {
+	if _, isService := point.Process.Job.ServiceNode(); isService && (p.site != site || p.node.Value() != point.Node.Name) {
 		return fmt.Errorf("%w: %v is registered at %s/%s; draw another rank", overlay.ErrForbidden, point.Process, p.site.now.Profile.Site, p.node.Value())
 	}
 	if point.Generation > p.generation || point.Generation == p.generation && p.site == site {

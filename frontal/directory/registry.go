@@ -153,10 +153,10 @@ func (r *Registry) Register(p overlay.AccessPoint, now time.Time) error {
 }
 
 // moves reports whether a name may move to another node while it is registered: not in the job of a
-// launch service, whose key is public.
+// node service, whose key is public.
 func moves(name overlay.ProcessName) bool {
-	_, gate := name.Job.Gate()
-	return !gate
+	_, isService := name.Job.ServiceNode()
+	return !isService
 }
 
 // Withdraw removes a process of a node if its generation still matches.

@@ -179,7 +179,7 @@ func (s *sessions) keep(ctx context.Context, node overlay.NodeID, r *reached) {
 // connect opens a session with a node's node service, over a link of its service job. leave
 // releases what is below the session.
 func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *control.Session, leave func(), err error) {
-	key := jobkey.Gate(node)
+	key := jobkey.ServiceKey(node)
 	m := s.join(life, key, 1+rand.Uint32N(serviceRanks-1))
 	defer func() {
 		if err != nil {
@@ -275,7 +275,7 @@ func (s *sessions) answer(ctx context.Context) {
 func (s *sessions) answerOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	m := s.join(ctx, jobkey.Gate(s.node), 0)
+	m := s.join(ctx, jobkey.ServiceKey(s.node), 0)
 	defer m.leave()
 	ln := &linkListener{member: m, node: s.node, done: ctx.Done()}
 	var watch sync.WaitGroup

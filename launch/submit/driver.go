@@ -127,8 +127,8 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 	return r, err
 }
 
-// dropFiles drops the files of the hosts that are no rank's source. Where no rank has ended, all are
-// kept, to show what went wrong.
+// dropFiles drops the files of the hosts that are no rank's source. Where no rank has ended, all
+// are kept, to show what went wrong.
 func (d *driver) dropFiles(sources map[int]overlay.NodeID) {
 	if d.job.FetchTo == nil || d.job.Independent || len(d.outcome.well) == 0 {
 		return
@@ -192,8 +192,8 @@ func (d *driver) replicas() uint32 {
 	return uint32(d.place.job.Copies)
 }
 
-// nodes returns the nodes of the job, which watch each other, and their processes by number: replica c
-// of rank k has c*n + k.
+// nodes returns the nodes of the job, which watch each other, and their processes by number:
+// replica c of rank k has c*n + k.
 func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
 	if d.job.Independent && d.place.job.Copies > 1 {
 		return nil // nobody is to hear of a death
@@ -219,7 +219,7 @@ func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 	c := &conversation{
 		node: node, key: ask.Key, ask: toNode(ask, nil), events: d.events, sink: d.sink,
 		out: make(chan *gatepb.ToNode, 64), wake: make(chan struct{}, 1), done: make(chan struct{}),
-		open: func(ctx context.Context) (stream, error) { return d.grid.Gate().Converse(nodeservice.At(ctx, node)) },
+		open: func(ctx context.Context) (stream, error) { return d.grid.Client().Converse(nodeservice.At(ctx, node)) },
 	}
 	if d.job.Stdin != nil {
 		c.feed = &feeder{in: d.stdin, poke: c.poke}
@@ -343,8 +343,8 @@ func (d *driver) ended(bad *ranks.ExitError, died *death) {
 	}
 }
 
-// sendDeaths says to a node which replicas have died. A process that looks for one of them learns it so even
-// where that one died before it had joined the job.
+// sendDeaths says to a node which replicas have died. A process that looks for one of them learns
+// it so even where that one died before it had joined the job.
 func (d *driver) sendDeaths(c *conversation) {
 	if len(d.dead) > 0 && !d.job.Independent && !c.hasEnded() {
 		c.sendMessage(&gatepb.ToNode{Say: &gatepb.ToNode_Dead{Dead: &gatepb.Dead{Processes: d.dead, Why: "a signal ended it, or its host is lost"}}})

@@ -45,8 +45,8 @@ func NewGrid(conn grpc.ClientConnInterface) *Grid {
 // Close closes the connection to the helper.
 func (g *Grid) Close() error { return g.close() }
 
-// Gate returns the client of node services; contexts of nodeservice.At select the node.
-func (g *Grid) Gate() gatepb.GateClient { return gatepb.NewGateClient(g.conn) }
+// Client returns the client of node services; contexts of nodeservice.At select the node.
+func (g *Grid) Client() gatepb.GateClient { return gatepb.NewGateClient(g.conn) }
 
 // Host is a host of the grid, with its distance.
 type Host struct {
@@ -155,7 +155,7 @@ func (g *Grid) ping(ctx context.Context, node overlay.NodeID) ([]time.Duration, 
 	var times []time.Duration
 	for i := range probes + 1 {
 		start := time.Now()
-		if _, err := g.Gate().Ping(ctx, &gatepb.PingRequest{}); err != nil {
+		if _, err := g.Client().Ping(ctx, &gatepb.PingRequest{}); err != nil {
 			return nil, plain(err)
 		}
 		if i > 0 {

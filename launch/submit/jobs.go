@@ -66,7 +66,7 @@ func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error
 	}
 	answers := make([]*gatepb.JobsResponse, len(hosts))
 	silent := g.each(ctx, hosts, func(ctx context.Context, i int) (err error) {
-		answers[i], err = g.Gate().Jobs(ctx, &gatepb.JobsRequest{})
+		answers[i], err = g.Client().Jobs(ctx, &gatepb.JobsRequest{})
 		return err
 	})
 	found := map[overlay.JobID]*RunningJob{}
@@ -134,7 +134,7 @@ func (g *Grid) Kill(ctx context.Context, name string) (id overlay.JobID, ended i
 	}
 	counts := make([]int, len(hosts))
 	failed := g.each(ctx, hosts, func(ctx context.Context, i int) error {
-		r, err := g.Gate().Kill(ctx, &gatepb.KillRequest{Job: string(j.ID)})
+		r, err := g.Client().Kill(ctx, &gatepb.KillRequest{Job: string(j.ID)})
 		counts[i] = int(r.GetReservations())
 		if status.Code(err) == codes.NotFound { // it ended by itself
 			return nil

@@ -226,7 +226,7 @@ func (g *Grid) distances(ctx context.Context, q question, bandwidth bool) map[ov
 	for _, n := range q.nodes {
 		m.Nodes = append(m.Nodes, n.String())
 	}
-	r, err := g.Gate().Measure(nodeservice.At(ctx, q.asked), m)
+	r, err := g.Client().Measure(nodeservice.At(ctx, q.asked), m)
 	if err != nil {
 		return nil
 	}

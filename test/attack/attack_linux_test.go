@@ -264,7 +264,7 @@ func TestAttacks(t *testing.T) {
 		a.unharmed(t)
 	})
 	rogue := a.rogue(t)
-	t.Run("launch service of another node", func(t *testing.T) { a.stolenGates(t, rogue) })
+	t.Run("node service of another node", func(t *testing.T) { a.stolenServices(t, rogue) })
 	t.Run("process of another site", func(t *testing.T) { a.stolenNames(t, rogue) })
 	t.Run("false addresses", func(t *testing.T) { a.falseAddresses(t, rogue) })
 	t.Run("generations", func(t *testing.T) { a.generations(t) })

@@ -47,16 +47,16 @@ func (a *attacked) registers(t *testing.T, with controlpb.DirectoryClient, p ove
 
 func now() overlay.Generation { return overlay.NewGeneration(time.Now(), 0) }
 
-// stolenGates makes others register the launch service of closed/n1, at each level, and checks that
-// launching there still works. It assumes the same offers as the grid's helpers'.
-func (a *attacked) stolenGates(t *testing.T, rogue controlpb.DirectoryClient) {
+// stolenServices makes others register the node service of closed/n1, at each level, and checks
+// that launching there still works. It assumes the same offers as the grid's helpers'.
+func (a *attacked) stolenServices(t *testing.T, rogue controlpb.DirectoryClient) {
 	victim := overlay.NodeID{Site: "closed", Name: "n1"}
-	key := jobkey.Gate(victim)
-	gate := overlay.ProcessName{Job: key.ID(), Rank: 0}
+	key := jobkey.ServiceKey(victim)
+	service := overlay.ProcessName{Job: key.ID(), Rank: 0}
 	take := func(node overlay.NodeID, life overlay.Generation) overlay.AccessPoint {
 		return overlay.AccessPoint{
-			Process: gate, Generation: life, Node: node, Public: netip.MustParseAddrPort("198.18.0.7:20000"),
-			Proof: string(key.Auth().Prove(gate, life, node)),
+			Process: service, Generation: life, Node: node, Public: netip.MustParseAddrPort("198.18.0.7:20000"),
+			Proof: string(key.Auth().Prove(service, life, node)),
 		}
 	}
 	for _, level := range []struct {
@@ -69,7 +69,7 @@ func (a *attacked) stolenGates(t *testing.T, rogue controlpb.DirectoryClient) {
 			a.as(t, control.Identity{Role: control.RoleHelper, Site: "closed", Name: "n9"}, "frontal closed", "closed/n2", 7440).Conn()), overlay.NodeID{Site: "closed", Name: "n9"}},
 	} {
 		for life, want := range map[overlay.Generation]string{
-			now():                      "is the launch service of closed/n1; node " + level.node.String() + " may not register it",
+			now():                      "is the node service of closed/n1; node " + level.node.String() + " may not register it",
 			1 << 63:                    "generation 9223372036854775808 is no time",
 			now() + 3600*1_000_000*100: "the clocks of this host and the node differ by at least",
 		} {
@@ -81,11 +81,11 @@ func (a *attacked) stolenGates(t *testing.T, rogue controlpb.DirectoryClient) {
 		}
 	}
 	// A local user, with a signature as good as the helper's.
-	_, err := a.joins(t, local.ClientConfig{Socket: a.Socket("closed/n1"), Process: gate, Generation: now(), Auth: key.Auth()})
+	_, err := a.joins(t, local.ClientConfig{Socket: a.Socket("closed/n1"), Process: service, Generation: now(), Auth: key.Auth()})
 	if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "a helper alone is that") {
 		t.Errorf("a user at the helper's socket: %v", err)
 	}
-	a.audited(t, "helper", "a user who says he is the launch service", refusedFor("process", "a helper alone is that"))
+	a.audited(t, "helper", "a user who says he is the node service", refusedFor("process", "a helper alone is that"))
 
 	start := time.Now()
 	w := a.sub(t)

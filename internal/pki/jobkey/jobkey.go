@@ -26,9 +26,9 @@ const EnvKey = "ISTHMUS_JOB_KEY"
 
 // Key is a job's name and secret. Treat it as a password.
 type Key struct {
-	Name   string
-	secret [32]byte
-	gate   overlay.NodeID // of the key of that node's gate job, which is public
+	Name    string
+	secret  [32]byte
+	service overlay.NodeID // of the key of that node's service job, which is public
 }
 
 // New creates a key for a new job of the given name from the system's random source.
@@ -60,8 +60,8 @@ func (k Key) derive(label string) []byte {
 
 // ID returns the job's id.
 func (k Key) ID() overlay.JobID {
-	if k.gate != (overlay.NodeID{}) {
-		return overlay.GateJob(k.gate)
+	if k.service != (overlay.NodeID{}) {
+		return overlay.ServiceJob(k.service)
 	}
 	return idOf(k.Name, k.Auth().Public())
 }

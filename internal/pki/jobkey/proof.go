@@ -55,12 +55,12 @@ func claim(process overlay.ProcessName, life overlay.Generation, node overlay.No
 
 // CheckPoint fails with overlay.ErrForbidden unless the access point proves the identity of its
 // process at the node that it names: by the signature of the job's key, or, for rank 0 of the job
-// of a node's launch service, by being at that node. Other ranks of such a job need no proof; the
+// of a node's service, by being at that node. Other ranks of such a job need no proof; the
 // first process to claim one has it.
 func CheckPoint(point overlay.AccessPoint) error {
-	if owner, ok := point.Process.Job.Gate(); ok {
+	if owner, ok := point.Process.Job.ServiceNode(); ok {
 		if point.Process.Rank == 0 && point.Node != owner {
-			return fmt.Errorf("%w: %v is the launch service of %v; node %v may not register it", overlay.ErrForbidden, point.Process, owner, point.Node)
+			return fmt.Errorf("%w: %v is the node service of %v; node %v may not register it", overlay.ErrForbidden, point.Process, owner, point.Node)
 		}
 		return nil
 	}

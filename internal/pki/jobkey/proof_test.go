@@ -52,11 +52,11 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// The key of a launch service's job is public: its rank 0 is accepted at its own node only,
+// The key of a node service's job is public: its rank 0 is accepted at its own node only,
 // regardless of the proof, and no user's job has such an id.
 func TestGateRank(t *testing.T) {
 	a1, b1 := overlay.NodeID{Site: "sitea", Name: "a1"}, overlay.NodeID{Site: "siteb", Name: "b1"}
-	k := Gate(a1)
+	k := ServiceKey(a1)
 	for _, c := range []struct {
 		rank uint32
 		node overlay.NodeID
@@ -100,7 +100,7 @@ func FuzzCheckPoint(f *testing.F) {
 		if p.Check() != nil || CheckPoint(p) != nil {
 			return
 		}
-		if _, gate := p.Process.Job.Gate(); !gate && p != good {
+		if _, isService := p.Process.Job.ServiceNode(); !isService && p != good {
 			t.Errorf("believed: %+v", p)
 		}
 	})
