@@ -135,7 +135,7 @@ func (p *Process) have(from int, acks []AckEntry) error {
 	}
 	d.serving[c] = serves
 	for _, s := range d.order {
-		if o := d.outgoing[streamOf(s.Context, s.Tag)]; !s.released && s.gate <= p.log.committed && p.needs(s, o, c) {
+		if o := d.outgoing[streamOf(s.Context, s.Tag)]; !s.released && s.dependsOn <= p.log.committed && p.needs(s, o, c) {
 			p.emit(Effect{Kind: Transmit, Process: from, Send: s})
 		}
 	}

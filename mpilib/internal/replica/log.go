@@ -71,8 +71,8 @@ func (l *log) since(position uint64) []Entry { return slices.Clone(l.entries[pos
 // IsLeader reports whether this process decides.
 func (p *Process) IsLeader() bool { return p.log.leader == p.replica }
 
-// gate returns the position on which what is sent now may depend.
-func (p *Process) gate() uint64 {
+// dependsOn returns the position on which what is sent now may depend.
+func (p *Process) dependsOn() uint64 {
 	switch {
 	case p.cfg.SendDeterministic:
 		return 0
@@ -84,7 +84,7 @@ func (p *Process) gate() uint64 {
 
 // Committed reports whether all live replicas have what the program may have acted on. Output is
 // written only then.
-func (p *Process) Committed() bool { return p.gate() <= p.log.committed }
+func (p *Process) Committed() bool { return p.dependsOn() <= p.log.committed }
 
 // Begin begins a point of a kind, and returns its number.
 func (p *Process) Begin(kind uint8) uint64 {
@@ -243,9 +243,9 @@ func (p *Process) commit() {
 		p.emit(Effect{Kind: Wake})
 		p.postAll()
 	}
-	for len(p.gated) > 0 && p.gated[0].gate <= l.committed {
-		s := p.gated[0]
-		p.gated = p.gated[1:]
+	for len(p.awaitingCommit) > 0 && p.awaitingCommit[0].dependsOn <= l.committed {
+		s := p.awaitingCommit[0]
+		p.awaitingCommit = p.awaitingCommit[1:]
 		p.dispatch(s)
 	}
 	p.prune()

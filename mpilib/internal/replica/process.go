@@ -48,14 +48,14 @@ type Process struct {
 	lost          []bool // by rank
 	effects       []Effect
 
-	peers    []peer  // by rank
-	kept     int     // bytes copied, with SendCost
-	held     []*Send // not copied, in order: for want of room,
-	awaiting int     // or because they are Synchronous, which so many are
-	gated    []*Send // wait until an outcome is committed, in order
-	draining bool
-	ended    ended
-	digest   uint64 // of the messages that the program sent in order
+	peers          []peer  // by rank
+	kept           int     // bytes copied, with SendCost
+	held           []*Send // not copied, in order: for want of room,
+	awaiting       int     // or because they are Synchronous, which so many are
+	awaitingCommit []*Send // wait until an outcome is committed, in order
+	draining       bool
+	ended          ended
+	digest         uint64 // of the messages that the program sent in order
 
 	log      log
 	receives map[uint32][]*Receive // by context: not posted, in order

@@ -19,10 +19,10 @@ type Send struct {
 	Synchronous bool
 	Owner       any // the caller's
 
-	nth      uint64 // place in its stream
-	gate     uint64 // the log's entries that it may depend on
-	copied   bool
-	released bool
+	nth       uint64 // place in its stream
+	dependsOn uint64 // the log's entries that it may depend on
+	copied    bool
+	released  bool
 }
 
 // key is a stream of messages between two ranks.
@@ -106,7 +106,7 @@ func (p *Process) Send(s *Send) {
 	k := streamOf(s.Context, s.Tag)
 	o := d.stream(k)
 	o.sent++
-	s.nth, s.gate = o.sent, p.gate()
+	s.nth, s.dependsOn = o.sent, p.dependsOn()
 	o.settleClaims(p, s)
 	needed := false
 	for c := range o.acked {
@@ -124,8 +124,8 @@ func (p *Process) Send(s *Send) {
 	o.sends = append(o.sends, s)
 	d.order = append(d.order, s)
 	p.keep(s)
-	if s.gate > p.log.committed {
-		p.gated = append(p.gated, s)
+	if s.dependsOn > p.log.committed {
+		p.awaitingCommit = append(p.awaitingCommit, s)
 		return
 	}
 	p.dispatch(s)
