@@ -56,10 +56,10 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 		}, "message 7 is announced twice"},
 		"contexts that nobody makes": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeEager, Context: 1000 + i}, 0
-		}, "the peer sends in context 5096; it has sent in 4096 others that nobody has made here"},
+		}, "the peer sends in context 5096; it has sent in 4096 others that this process has not created"},
 		"a context that cannot be": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeEager, Context: 999}, 0
-		}, "the peer sends in context 999, which only this process could have made"},
+		}, "the peer sends in context 999, which only this process could have created"},
 		"questions whose answers it does not read": {func(i uint32) (wire.Envelope, int) {
 			if i == 0 {
 				return wire.Envelope{Kind: wire.EnvelopeRevoked, Context: 5, Tag: 1}, 0
