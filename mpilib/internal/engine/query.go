@@ -2,31 +2,31 @@ package engine
 
 import "github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 
-// This file answers questions about what waits here. Nothing in it changes anything.
+// This file has the queries of pending operations. They change no state.
 
-// Kept is a message that found no receive.
-type Kept struct {
+// UnexpectedMessage describes an unexpected message.
+type UnexpectedMessage struct {
 	Context uint32
 	Source  int // world rank
 	Tag     int
 	Bytes   uint64
 }
 
-// UnexpectedMessages returns the messages that have come, or were announced, and found no receive so
-// far, in the order of their arrival within each context.
-func (e *Engine) UnexpectedMessages() []Kept {
+// UnexpectedMessages returns the messages that have arrived, or were announced, before a matching receive
+// was posted, in the order of their arrival within each context.
+func (e *Engine) UnexpectedMessages() []UnexpectedMessage {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var all []Kept
+	var all []UnexpectedMessage
 	e.core.UnexpectedMessages(func(context uint32, m *protocol.Message) {
-		all = append(all, Kept{Context: context, Source: m.Source, Tag: m.Tag(), Bytes: m.Size})
+		all = append(all, UnexpectedMessage{Context: context, Source: m.Source, Tag: m.Tag(), Bytes: m.Size})
 	})
 	return all
 }
 
 // Unmatched reports whether the request waits for another process to send, or to
-// receive: not for bytes that move, and not for a link that is being made. Of work of
-// its owner's it is taken to.
+// receive: not for bytes in transit, and not for a link that is being set up. A task of
+// the owner counts as unmatched until it is complete.
 func (r *Request) Unmatched() bool {
 	if r.e == nil {
 		return false

@@ -32,7 +32,7 @@ func TestQueries(t *testing.T) {
 	if !early.Unmatched() {
 		t.Error("a synchronous send without a receive does not wait for one")
 	}
-	if kept := e.UnexpectedMessages(); len(kept) != 1 || kept[0] != (Kept{Context: 12, Source: 0, Tag: 7, Bytes: 5}) {
+	if kept := e.UnexpectedMessages(); len(kept) != 1 || kept[0] != (UnexpectedMessage{Context: 12, Source: 0, Tag: 7, Bytes: 5}) {
 		t.Errorf("%+v", kept)
 	}
 }
