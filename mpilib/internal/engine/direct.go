@@ -5,12 +5,12 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// directsPerSweep is after how many receives one sees to all rings: others must not wait for two who
-// talk all the time.
+// directsPerSweep is after how many direct receives all rings are swept: two processes that exchange
+// messages continuously must not delay the others.
 const directsPerSweep = 16
 
 // RecvNow receives a message that is the next in the ring of its sender, and reports whether it
-// did. If not nothing has happened, and StartRecv is to be called.
+// did. If not, nothing has changed, and StartRecv is to be called.
 func (e *Engine) RecvNow(g Group, ctxID uint32, src, tag int, b []byte) (got Result, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -21,12 +21,12 @@ func (e *Engine) RecvNow(g Group, ctxID uint32, src, tag int, b []byte) (got Res
 }
 
 // recvDirect receives a message straight from the ring of its sender, if it is the next there or,
-// where the caller waits for it, comes in a moment, and reports whether it did. It posts no
-// receive: while it has the polling token nobody else takes messages from that sender. What lies
-// in the ring goes to receives that were posted before, and nothing is taken past a message of that
-// sender that is kept, so that the order is the standard's (MPI-4.1, section 3.5). It is a matter of a
-// few microseconds, of which nobody has to know: the death of a process, or of the context, it
-// sees afterwards. mu is held, and released meanwhile.
+// where the caller waits for it, arrives within a moment, and reports whether it did. It posts no
+// receive: while it has the polling token no other goroutine takes messages from that sender. Records
+// before it in the ring go to receives that were posted before, and a matching unexpected message of that
+// sender is received first, so that messages do not overtake (MPI-4.1, section 3.5). It takes a few
+// microseconds, so it checks for the failure of a process or the revocation of the context only
+// afterwards. mu is held, and released meanwhile.
 func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (got Result, ok bool) {
 	n := &e.rings
 	if src == AnySource || src == e.cfg.Rank || n.polling {
@@ -67,7 +67,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 	return got, ok
 }
 
-// alreadyMet is what somebody wants who has all he waits for: see early.
+// alreadyMet is a condition that is met: see unmatchedEager.
 type alreadyMet struct{}
 
 func (alreadyMet) isMet() bool { return true }
@@ -79,7 +79,7 @@ func (alreadyMet) changed() <-chan struct{} { return nil }
 func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool) {
 	rx := p.transport.ring.rx
 	head, payload, ok, err := rx.Next()
-	if !ok || err != nil || p.proto.Failed != nil { // who sweeps will find it again
+	if !ok || err != nil || p.proto.Failed != nil { // the next sweep finds the error again
 		return got, false
 	}
 	context, sent, length, ok := wire.PlainMessage(head)
@@ -87,7 +87,7 @@ func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool)
 		return got, false
 	}
 	if t := p.e.core.Table(ctxID); !t.Empty() && (t.Awaited(int32(p.rank), int32(sent)) || t.Peek(int32(p.rank), int32(sent)) != nil) {
-		return got, false // others come first
+		return got, false // another receive or message is before it
 	}
 	copy(b, payload)
 	if rx.Done() {

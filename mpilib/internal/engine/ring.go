@@ -7,24 +7,24 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// flush sends what found no room in the ring before, as far as there is some now. mu is held.
+// flush sends the records that found no room in the ring before, as far as there is room now. mu is held.
 func (p *peer) flush() {
 	if !p.transport.toRing || len(p.transport.link.queue.queue) > 0 {
 		return
 	}
 	p.transport.ring.flushQueue()
-	p.e.carryOut() // what follows from that these are sent
+	p.e.carryOut() // the effects of sending these
 	p.transport.ring.flushBulk()
 }
 
 const (
-	// How much of a ring is received before others have their turn.
+	// How much of a ring is received before the other rings.
 	maxRecords  = 64
 	maxReceived = 64 << 10
 )
 
-// receive acts on what is in the ring, and reports whether anything was. What is wanted may
-// be nil. The polling token and mu are held, and mu may be released meanwhile.
+// receive handles the records in the ring, and reports whether there were any. w, the condition of the
+// caller, may be nil. The polling token and mu are held, and mu may be released meanwhile.
 func (p *peer) receive(w condition) bool {
 	rx := p.transport.ring.rx
 	bytes := 0
@@ -62,10 +62,10 @@ func (p *peer) receive(w condition) bool {
 	return true
 }
 
-// unmatchedEager reports whether a message finds no receive. Where somebody waits who has what he waited
-// for, such a message stays in the ring: he may have a receive to post for it, and a
-// sender that is far ahead is held back by the ring instead of filling the memory. Who leaves
-// the rings alone after that has them looked at. mu is held.
+// unmatchedEager reports whether an eager message would be unexpected. If the condition of the polling
+// goroutine is met, such a message stays in the ring: the program may post a receive for it next, and the
+// ring limits a sender that is far ahead instead of unexpected messages filling the memory. Releasing the
+// token later causes another sweep. mu is held.
 func (p *peer) unmatchedEager(env wire.Envelope) bool {
 	return !p.e.core.Awaited(env.Context, p.rank, env.Tag)
 }
@@ -83,10 +83,11 @@ func (p *peer) ringEnded() {
 	p.fail(p.linkError(p.shm.linkErrDoing, p.shm.linkErr))
 }
 
-// isEnded reports whether the peer fails when its ring is empty. mu is held.
+// isEnded reports whether the peer fails once its ring is empty. mu is held.
 func (p *peer) isEnded() bool { return p.shm.linkErr != nil || p.transport.ring.err != nil }
 
-// handleRecord acts on a record. The payload is the peer's to change: it is only copied. mu is held.
+// handleRecord handles a record. The peer may change the payload at any time: it is copied before it is parsed.
+// mu is held.
 func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {
 	want := uint64(0)
 	var exposed protocol.ExposedBuffer

@@ -11,29 +11,29 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
-// rings is how the engine serves the shared memory of all peers that have it. A waiter
-// polls all rings; one goroutine at a time does, the holder of the polling token. When
-// its wait gets long it marks itself asleep in every ring, and senders then send a bell
-// over the link. The engine's lock guards all fields, except where noted.
+// rings serves the rings of all peers with shared memory. One goroutine at a time polls them, the
+// holder of the polling token: a waiter, or the attendant. When its wait gets long it marks itself
+// asleep in every ring, and senders then send a bell over the link. The engine's lock guards all
+// fields, except where noted.
 //
-//	nobody --a wait--> the waiter polls --it has what it wants--> nobody, rings awake
-//	   ^                     '--nothing for long--> nobody, rings asleep --bell--.
-//	   '-- rings asleep <--all done-- served by the reader of the link, ---------'
-//	                                  or by watchIdle when left alone for a tick
+//	free --a wait--> the waiter polls --its condition is met--> free, rings awake
+//	   ^                     '--no record for long--> free, rings asleep --bell--.
+//	   '-- rings asleep <--rings empty-- served by the reader of the link, ------'
+//	                                     or by the attendant when idle for a tick
 type rings struct {
 	mu        *sync.Mutex // the engine's, and so
 	ctx       context.Context
 	idle      *idleWatch
 	copies    *copies
-	peers     []*peer // whose ring is open; replaced on change, so that the token's holder may iterate it without the lock
+	peers     []*peer // those with an open ring; replaced on change, so that the token's holder may iterate it without the lock
 	polling   bool    // a goroutine holds the token
 	spinning  bool    // the holder polls without the lock
 	asleep    bool    // marked asleep in every ring
 	attended  bool    // the attendant runs
 	waiters   int     // goroutines that sleep until their condition is met or the token is free
 	polls     uint64  // how often the token was taken
-	pollsSeen uint64  // as checkIdle saw it last
-	direct    uint    // receives that looked into a ring without being posted
+	pollsSeen uint64  // polls at the last checkIdle
+	direct    uint    // direct receives, see directsPerSweep
 
 	token         chan struct{} // wakes one waiter when it is free
 	attendantWake chan struct{} // wakes the attendant: the rings are idle
@@ -42,7 +42,7 @@ type rings struct {
 	waiter        *shm.Waiter   // of the token's holder
 	waiterFits    bool          // waiter fits the current peers
 	crowded       bool          // more runnable processes than processors
-	local         atomic.Bool   // a peer is in this very process: other goroutines must run for its messages to come
+	local         atomic.Bool   // a peer is in this very process: its messages need other goroutines to run
 	single        bool          // one processor: other goroutines run only when the poller yields
 	started       time.Time
 	cpuChangedAt  time.Duration // when this process last moved to another processor
@@ -58,11 +58,11 @@ func (n *rings) init(e *Engine) {
 	n.single = runtime.GOMAXPROCS(0) == 1
 }
 
-// patience is how long a wait polls where no other process wants the processor: a bell and
+// patience is how long a wait polls where no other process needs the processor: a bell and
 // its wake-up are slow, and a peer that computes or is preempted is soon back.
 const patience = 500 * time.Microsecond
 
-// fitWaiter makes the waiter fit for how many share the machine's processors.
+// fitWaiter creates the waiter for the number of processes that share the machine's processors.
 func (n *rings) fitWaiter() {
 	var others []shm.CPUs
 	for _, p := range n.peers {
@@ -88,14 +88,14 @@ func (n *rings) add(p *peer) {
 	n.requestSweep()
 }
 
-// remove stops polling it. mu is held.
+// remove stops polling a peer's ring. mu is held.
 func (n *rings) remove(p *peer) {
 	n.peers = slices.DeleteFunc(slices.Clone(n.peers), func(q *peer) bool { return q == p })
 	n.requestSweep()
 }
 
 // requestSweep causes a sweep of the rings: by the token's holder, which takes the lock for
-// it, or soon where no goroutine polls. The holder may already be past what needs the look,
+// it, or soon where no goroutine polls. The holder may have polled the ring in question already,
 // so the rings count as awake until all of them were swept again. mu is held.
 func (n *rings) requestSweep() {
 	n.asleep = false
@@ -115,7 +115,7 @@ func (n *rings) takeToken() {
 	}
 }
 
-// releaseToken gives the token back. mu is held.
+// releaseToken returns the token. mu is held.
 func (n *rings) releaseToken() {
 	n.polling = false
 	n.free.Broadcast()
@@ -139,7 +139,7 @@ func (n *rings) clearAsleep() {
 	}
 }
 
-// markAsleep marks every ring asleep and reports true, unless a message or room has come
+// markAsleep marks every ring asleep and reports true, unless a message or room has appeared
 // meanwhile. The token and mu are held.
 func (n *rings) markAsleep() bool {
 	n.asleep = true
@@ -159,9 +159,9 @@ func (n *rings) markAsleep() bool {
 	return n.asleep
 }
 
-// sweep acts on what is in the rings and sends what found no room, and reports
-// whether anything came; w, what somebody waits for, may be nil. The token and mu are held, and mu may be given up
-// meanwhile.
+// sweep handles the records in the rings, sends queued records for which there is room now, and reports
+// whether there were any records; w, the condition of the caller, may be nil. The token and mu are held, and mu
+// may be released meanwhile.
 func (n *rings) sweep(w condition) bool {
 	found := false
 	if n.attention.Load() {
@@ -212,7 +212,7 @@ func (n *rings) serve() {
 				break
 			}
 		}
-		if n.waiters > 0 { // a poller sees the next record sooner than a bell would wake it
+		if n.waiters > 0 { // a poller finds the next record sooner than a bell would wake it
 			n.clearAsleep()
 			break
 		}
@@ -271,11 +271,11 @@ func (n *rings) checkIdle() bool {
 // A condition is what a goroutine waits for.
 type condition interface {
 	isMet() bool              // with mu held
-	changed() <-chan struct{} // signals that met may have changed; with mu held
+	changed() <-chan struct{} // signals that isMet may have changed; with mu held
 }
 
 // poll polls the rings until w is met or ctx is done, or sleeps until something has changed:
-// the caller checks and calls again. mu is held, and given up
+// the caller checks and calls again. mu is held, and released
 // meanwhile.
 func (n *rings) poll(ctx context.Context, w condition) {
 	if !n.polling {
@@ -393,7 +393,7 @@ func (e *Engine) unmap() {
 // leaveEvery is the least time between two moves of a process to another processor.
 const leaveEvery = 5 * time.Millisecond
 
-// sharesCPU tells the peers on which processor this process runs, and reports whether a peer
+// sharesCPU publishes to the peers on which processor this process runs, and reports whether a peer
 // runs on the same one. Of two such processes the higher rank moves away now and then: the
 // scheduler does not separate them.
 func (n *rings) sharesCPU(peers []*peer, now time.Duration) bool {

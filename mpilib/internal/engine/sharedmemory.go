@@ -10,25 +10,25 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// sharedMemory is what a peer of the same machine has beside its link. The lower rank
-// makes the memory and describes it over the link; the higher one maps it and says so,
-// or that it cannot. Each then switches: what it says after that goes through its ring, and
-// the link is left to bells, to the news of the peer's end, and to those
-// who cannot share memory. The engine's lock guards it.
+// sharedMemory is the state of setting up shared memory with a peer of the same machine. The
+// lower process creates the memory and sends its descriptor over the link; the higher one maps
+// it and confirms that with its own descriptor, or refuses with an empty one. Each then switches:
+// its further envelopes go through its ring, and the link only carries bells and reports the end
+// of the peer. The engine's lock guards it.
 //
 //	none --Share--> described --Share--> mapped --our Switch--> toRing
-//	   '---refused-----'------> why        '----its Switch--> fromRing
+//	   '---refused-----'------> reason     '----its Switch--> fromRing
 type sharedMemory struct {
-	possible       bool                     // this side may map memory, or has made it
-	peerDescriptor [shm.DescriptorSize]byte // of the peer, as it comes
-	described      bool                     // the peer has said how to map its memory
+	possible       bool                     // this side may map memory, or has created it
+	peerDescriptor [shm.DescriptorSize]byte // of the peer, while its bytes arrive
+	described      bool                     // the peer has sent its descriptor
 	reason         error                    // why there is no shared memory
 	bellReceived   bool                     // the peer has rung
-	linkErr        error                    // the link is over, and this is said when the ring is empty
-	linkErrDoing   string                   // what it broke
+	linkErr        error                    // the link is over; reported once the ring is empty
+	linkErrDoing   string                   // the action that it interrupted
 }
 
-// A sharing makes and maps memory: package shm's functions, but in tests.
+// sharingCalls are the calls that create and map memory: package shm's functions, except in tests.
 type sharingCalls struct {
 	create func(data int) (*shm.Segment, error)
 	open   func(shm.Descriptor) (*shm.Segment, error)
@@ -42,8 +42,8 @@ const manyProcesses = 16
 
 var errNotShared = errors.New("shared memory is switched off")
 
-// startSharing offers the peer shared memory, if it is of this machine and this
-// side's part to do so. mu is held.
+// startSharing offers the peer shared memory, if it is on this machine and this
+// side is the one that offers. mu is held.
 func (p *peer) startSharing() {
 	switch {
 	case p.transport.link.l.Path.Technique != 0: // on another node
@@ -58,7 +58,7 @@ func (p *peer) startSharing() {
 	}
 }
 
-// createSegment makes the memory.
+// createSegment creates the memory.
 func (p *peer) createSegment() {
 	data := shm.DefaultData
 	if len(p.e.peers) > manyProcesses {
@@ -76,24 +76,24 @@ func (p *peer) createSegment() {
 	p.dispatch(false)
 }
 
-// sendDescriptor tells the peer of the memory. mu is held.
+// sendDescriptor sends the peer the descriptor of the memory. mu is held.
 func (p *peer) sendDescriptor(seg *shm.Segment) {
 	b := seg.Descriptor().Append(nil)
 	p.transport.send(wire.Envelope{Kind: wire.EnvelopeShare, Length: uint64(len(b))}, b)
 }
 
-// refuseSharing notes why there will be no shared memory and tells the peer so. mu is held.
+// refuseSharing records why there will be no shared memory, and refuses it to the peer. mu is held.
 func (p *peer) refuseSharing(seg *shm.Segment, err error) {
 	if seg != nil {
-		seg.Close() // nobody uses it
+		seg.Close() // it is not used yet
 	}
 	p.shm.possible, p.shm.reason = false, err
 	p.queueControl(wire.Envelope{Kind: wire.EnvelopeShare})
 	p.dispatch(false)
 }
 
-// shareReceived is told that the peer shares memory, n bytes of which say how to map it. mu
-// is held.
+// shareReceived handles Share: the peer shares memory, whose descriptor of n bytes follows, or
+// refuses with 0 bytes. mu is held.
 func (p *peer) shareReceived(n uint64) error {
 	switch {
 	case p.transport.fromRing || p.transport.toRing || p.shm.described, n != 0 && n != shm.DescriptorSize:
@@ -120,7 +120,7 @@ func (p *peer) descriptorReceived() error {
 		p.e.rings.local.Store(true)
 	}
 	switch {
-	case !p.shm.possible: // it does not know
+	case !p.shm.possible: // the peer does not know yet
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeShare})
 	case err != nil && p.transport.ring.seg == nil:
 		p.refuseSharing(nil, err)
@@ -131,7 +131,7 @@ func (p *peer) descriptorReceived() error {
 	case p.transport.ring.seg == nil:
 		return fmt.Errorf("%w: the peer maps memory that was not described to it", wire.ErrMalformed)
 	default:
-		p.transport.ring.seg.CloseFile() // the peer has it; what can go wrong harms nobody
+		p.transport.ring.seg.CloseFile() // the peer has mapped it; an error has no consequence
 		p.e.work.Go(func() { p.openPeerMemory(offer) })
 	}
 	return nil
@@ -140,7 +140,7 @@ func (p *peer) descriptorReceived() error {
 // mapSegment maps the memory of the peer.
 func (p *peer) mapSegment(o shm.Descriptor) {
 	seg, err := p.e.sharing.open(o)
-	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
+	mem, _ := p.e.sharing.memory(o) // on error all messages go through the ring
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	if err != nil || p.proto.Failed != nil {
@@ -154,10 +154,10 @@ func (p *peer) mapSegment(o shm.Descriptor) {
 	p.dispatch(false)
 }
 
-// openPeerMemory looks whether the memory of the peer, which has mapped the segment, can be
-// copied from, and switches.
+// openPeerMemory opens, if possible, the memory of the peer, which has mapped the segment, for
+// zero-copy, and switches.
 func (p *peer) openPeerMemory(o shm.Descriptor) {
-	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
+	mem, _ := p.e.sharing.memory(o) // on error all messages go through the ring
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	p.transport.ring.mem = mem
@@ -165,28 +165,28 @@ func (p *peer) openPeerMemory(o shm.Descriptor) {
 	p.dispatch(false)
 }
 
-// addressOf returns where b is.
+// addressOf returns the address of b.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// switchOver has everything that is queued from here on go through the ring. mu is held.
+// switchOver sends everything that is queued from here on through the ring. mu is held.
 func (p *peer) switchOver() {
 	p.queueControl(wire.Envelope{Kind: wire.EnvelopeSwitch})
 	p.transport.switchOver()
 }
 
-// switchReceived is told that the peer has. mu is held.
+// switchReceived handles Switch: the peer sends through its ring from here on. mu is held.
 func (p *peer) switchReceived() error {
 	if p.transport.ring.seg == nil || p.transport.fromRing {
 		return fmt.Errorf("%w: the peer switches to memory that is not shared", wire.ErrMalformed)
 	}
 	p.transport.fromRing = true
 	p.transport.link.bellsOnly = true
-	p.transport.link.l.Conn.Calm() // bells come to those who sleep
+	p.transport.link.l.Conn.Calm() // only bells for sleeping processes follow
 	p.e.rings.add(p)
 	return nil
 }
 
-// linkLost is told that the link is over. What is in the ring is older. mu is held.
+// linkLost implements linkUser. Records in the ring are older than the end of the link. mu is held.
 func (p *peer) linkLost(doing string, err error) {
 	if !p.transport.fromRing {
 		p.fail(p.linkError(doing, err))

@@ -11,20 +11,19 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// zeroCopyFrom is the size from which on a peer that shares memory copies a message without the ring: who
-// receives it copies it from the sender's own memory, and the sender copies a part itself
-// while it waits. Below, the two copies through the ring are sooner done than
-// the system calls.
+// zeroCopyFrom is the size in bytes from which on messages between peers that share memory do not go
+// through the ring: the receiver copies them from the sender's own memory, and the sender copies a part
+// itself while it waits. Below it the two copies through the ring take less time than the system calls.
 const zeroCopyFrom = 64 << 10
 
-// zeroCopySize is how many bytes say so.
+// zeroCopySize is the size of an encoded ExposedBuffer: addr:u64 slot:u32, big-endian.
 const zeroCopySize = 12
 
 func appendZeroCopy(b []byte, l protocol.ExposedBuffer) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, l.Addr), uint32(l.Slot))
 }
 
-// parseZeroCopy is for the payload of an RTS's record.
+// parseZeroCopy parses the payload of an RTS's record: none, or an ExposedBuffer.
 func parseZeroCopy(payload []byte) (protocol.ExposedBuffer, error) {
 	if len(payload) == 0 {
 		return protocol.ExposedBuffer{}, nil
@@ -40,9 +39,9 @@ func parseZeroCopy(payload []byte) (protocol.ExposedBuffer, error) {
 	return l, nil
 }
 
-// expose lets the peer copy a send's buffer by itself, if that can be. The
-// bytes stay where they are: they are not on a stack, since the request refers to them,
-// and Go moves nothing else.
+// expose exposes a send's buffer to the peer for copying, if possible. Its address is
+// stable: the buffer is not on a stack, since the request refers to it, and Go moves
+// nothing else.
 func (t *ringTransport) expose(r *Request) []byte {
 	if n := len(r.Buf); n < zeroCopyFrom || n > shm.MaxExposed {
 		return nil
@@ -64,14 +63,14 @@ func (p *peer) endZeroCopy(r *Request) {
 	}
 }
 
-// copies is the zero-copy messages of which pieces are to be copied. The engine's lock guards it.
+// copies holds the zero-copy messages of which pieces are to be copied. The engine's lock guards it.
 type copies struct {
 	mu  *sync.Mutex // the engine's
 	in  []*fetch
 	out []help // of which this process may copy a part
 }
 
-// any reports whether there are any.
+// any reports whether pieces of messages may be to be copied.
 func (c *copies) any() bool { return len(c.in)+len(c.out) > 0 }
 
 // A help is a zero-copy send of which this process copies a part itself.
@@ -80,11 +79,11 @@ type help struct {
 	r  *Request
 	to uint64 // in the receiver's memory
 
-	pieces int // that this process took
+	pieces int // claimed by this process
 }
 
-// copyStarted is told that the receiver copies an exposed buffer, to an address of its memory,
-// or cannot. mu is held.
+// copyStarted handles Copying: the receiver copies an exposed buffer, to an address of its memory.
+// mu is held.
 func (p *peer) copyStarted(env wire.Envelope, payload []byte) error {
 	var b [8]byte
 	s := p.proto.PendingSend(env.ID)
@@ -105,29 +104,29 @@ func (p *peer) copyStarted(env wire.Envelope, payload []byte) error {
 type fetch struct {
 	*protocol.Transfer
 	p            *peer
-	claimed      int  // pieces that this process took
+	claimed      int  // pieces, by this process
 	awaitsSender bool // all pieces are taken; the sender is copying its last one
 }
 
-// startCopy begins to copy the exposed buffer of a matched RTS, and reports whether that can be. mu is held.
+// startCopy begins to copy the exposed buffer of a matched RTS, and reports whether that is possible. mu is held.
 func (p *peer) startCopy(t *protocol.Transfer) bool {
 	r := t.Request
 	if p.transport.ring.mem == nil || r.Got.Bytes > shm.MaxExposed || !p.transport.ring.rx.Accept(t.Exposed.Slot) {
 		return false
 	}
 	p.e.copies.in = append(p.e.copies.in, &fetch{Transfer: t, p: p})
-	// Nobody is woken to help: who sleeps has something else to do.
+	// The sender is not woken to help: it sleeps only if it has other work.
 	var head [shm.HeadSize]byte
 	wire.Envelope{Kind: wire.EnvelopeCopying, ID: t.ID}.Append(head[:0])
 	if p.transport.toRing && p.transport.ring.clear() {
 		p.transport.ring.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.Buf)))
 	}
-	p.e.rings.requestSweep() // perhaps nobody waits
+	p.e.rings.requestSweep() // there may be no waiter that polls
 	return true
 }
 
 // copyOne copies a piece of some message, if there is one to be copied, and reports whether
-// anything was done. The polling token and mu are held, and mu is released meanwhile.
+// it did. The polling token and mu are held, and mu is released meanwhile.
 func (c *copies) copyOne() bool {
 	for _, f := range c.in {
 		if done := c.fetchPiece(f); done {
@@ -141,7 +140,7 @@ func (c *copies) copyOne() bool {
 	return c.helpPiece()
 }
 
-// fetchPiece copies a piece of an exposed buffer, and reports whether the whole is
+// fetchPiece copies a piece of an exposed buffer, and reports whether the transfer is
 // over. mu is held, and released meanwhile.
 func (c *copies) fetchPiece(f *fetch) (done bool) {
 	p, r, n := f.p, owner(f.Request), int(f.Request.Got.Bytes)
@@ -158,11 +157,11 @@ func (c *copies) fetchPiece(f *fetch) (done bool) {
 	f.claimed++
 	size := shm.Piece(n)
 	at := i * size
-	if at >= n || (f.claimed-1)*size >= n { // or what is left never ends
+	if at >= n || (f.claimed-1)*size >= n { // the peer's piece counter is wrong: it would never end
 		p.fail(p.linkError("receiving", fmt.Errorf("%w: piece %d of %d bytes, as the %dth", wire.ErrMalformed, i, n, f.claimed)))
 		return true
 	}
-	if r.GiveUp != nil { // nobody wants it
+	if r.GiveUp != nil { // the receive was abandoned
 		return false
 	}
 	part, mem := r.Buf[at:min(at+size, n)], p.transport.ring.mem
@@ -181,16 +180,16 @@ func (c *copies) fetchPiece(f *fetch) (done bool) {
 	return false
 }
 
-// allCopied reports whether every piece that somebody took is copied.
+// allCopied reports whether every claimed piece is copied.
 func (f *fetch) allCopied() bool {
 	return f.p.transport.ring.rx.Settled(f.Exposed.Slot, int(f.Request.Got.Bytes), f.claimed)
 }
 
-// abandonCopies has a peer that has failed neither copied from nor helped. A receive of
-// which a piece is being copied is ended by who does. mu is held.
+// abandonCopies ends copying from and to a peer that has failed. A receive of which a piece is
+// being copied is ended by the goroutine that copies it. mu is held.
 func (p *peer) abandonCopies() {
 	for _, f := range p.e.copies.in {
-		if f.p == p { // should it live, it shall write no more
+		if f.p == p { // if the process is alive after all, it must not write any more
 			p.transport.ring.rx.Close(f.Exposed.Slot)
 		}
 	}
