@@ -1,35 +1,35 @@
 package engine
 
-// A Event is told to the engine's owner.
+// An Event is reported to the engine's owner.
 type Event struct {
 	Kind    EventKind
-	Rank    int    // of the world: who is lost, or who sends the note
+	Rank    int    // world rank: the lost one, or the sender of the note
 	Context uint32 // of a note
 	Note    []byte // the owner's
 }
 
-// EventKind says what a News is about.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds.
 const (
-	Lost    EventKind = iota // nothing goes to the rank any more, nor comes: it has failed, left or was not reached
-	Note                     // the rank sent one
-	Outcast                  // the rank takes this process for failed; comes before it is Lost
+	Lost    EventKind = iota // no messages to or from the rank any more: it has failed, left or could not be reached
+	Note                     // the rank has sent one
+	Outcast                  // the rank treats this process as failed; precedes its Lost
 )
 
-// eventQueue is the news of which the owner was not told yet. The engine's lock guards it.
+// eventQueue holds the events that were not reported to the owner yet. The engine's lock guards it.
 type eventQueue struct {
 	e      *Engine
 	events []Event
-	runs   bool // a goroutine tells them
+	runs   bool // a goroutine is reporting them
 }
 
-// addLost tells the owner that a rank is lost. mu is held.
+// addLost reports to the owner that a rank is lost. mu is held.
 func (q *eventQueue) addLost(rank int) { q.add(Event{Kind: Lost, Rank: rank}) }
 
-// add queues news for the owner, in order: of each rank what is said here
-// in their time, and at most maxNotes notes. mu is held.
+// add queues an event for the owner, in order. The number of events is bounded: for each rank one of each
+// kind, and at most maxNotes notes. mu is held.
 func (q *eventQueue) add(n Event) {
 	e := q.e
 	if e.cfg.OnEvent == nil || e.ctx.Err() != nil {
@@ -42,7 +42,7 @@ func (q *eventQueue) add(n Event) {
 	}
 }
 
-// deliver tells the owner all news there are.
+// deliver reports the queued events to the owner, without holding mu.
 func (q *eventQueue) deliver() {
 	e := q.e
 	e.mu.Lock()

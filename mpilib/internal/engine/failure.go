@@ -11,35 +11,35 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file is about processes that fail.
+// This file handles failed processes.
 //
 // A process has failed when its link ends without a goodbye: the link has tried
-// to go on elsewhere by then, unless both run on one node, where a socket ends
-// only with its process. Who learns of a failure tells everybody it has a link
-// with, and everybody who gets one later, so that the news reaches all that
-// live. Where somebody waits for a message without a link to whom it is to come
-// from, one is made (seek.go), for nobody else might tell.
+// other carriers by then, unless both processes run on one node, where a socket ends
+// only with its process. A process that detects a failure, or receives the report of
+// one, reports it over all its links, also over later ones, so that the report reaches
+// all live processes. Links to the sources of pending receives are set up (seek.go),
+// since no other process might detect their failure.
 //
-// Whoever is called failed stays so, for everybody, even if it lives: its links
-// are closed.
+// A process that was reported failed stays so, for all processes, even if it is alive:
+// its links are closed.
 
 var (
-	// ErrProcFailedPending is that of waiting for a receive from any source, of
-	// which a possible one has failed: the receive goes on, and can be waited for
-	// again when the failure is acknowledged. It is an ErrProcFailed.
+	// ErrProcFailedPending is the error of waiting for a receive from any source when
+	// a possible source has failed: the receive stays pending, and can be waited for
+	// again once the failure is acknowledged. It is an ErrProcFailed.
 	ErrProcFailedPending = fmt.Errorf("the receive goes on, but a possible source is lost (acknowledge that, or cancel): %w", ErrProcFailed)
-	// ErrRevoked is that of what needs a context that is revoked.
+	// ErrRevoked is the error of an operation in a revoked context.
 	ErrRevoked = protocol.ErrRevoked
 )
 
 const (
-	// maxNote bounds a note, and maxNotes those of one peer that the owner has
-	// not taken yet.
+	// maxNote bounds a note in bytes, and maxNotes the number of notes of one peer
+	// that were not reported to the owner yet.
 	maxNote  = eagerShared
 	maxNotes = 1 << 14
 )
 
-// announceFailure has everybody told that a process has failed. mu is held.
+// announceFailure reports the failure of a process to all peers with a link. mu is held.
 func (e *Engine) announceFailure(p *peer) {
 	e.failed = append(e.failed, p.process)
 	if !e.outcast {
@@ -52,7 +52,7 @@ func (e *Engine) announceFailure(p *peer) {
 	}
 }
 
-// rankFailed ends what needs all members of a group that a rank is in. mu is held.
+// rankFailed ends the requests that need all members of a group that contains a failed rank. mu is held.
 func (e *Engine) rankFailed(rank int, err error) {
 	e.dead = append(e.dead, rank)
 	e.failRequests(func(r *Request) error {
@@ -61,7 +61,7 @@ func (e *Engine) rankFailed(rank int, err error) {
 		}
 		return nil
 	})
-	e.core.PostedReceives(func(r *protocol.Request) bool { // those who wait for any source look again
+	e.core.PostedReceives(func(r *protocol.Request) bool { // waiters for any source check again
 		if o := owner(r); r.Peer == AnySource && o.group.Member(rank) {
 			o.wakeWaiters()
 		}
@@ -69,7 +69,7 @@ func (e *Engine) rankFailed(rank int, err error) {
 	})
 }
 
-// broadcastEnvelope sends an envelope to everybody there is a link with. mu is held.
+// broadcastEnvelope sends an envelope to all peers with a link. mu is held.
 func (e *Engine) broadcastEnvelope(env wire.Envelope) {
 	for _, p := range e.peers {
 		if p != nil && p.transport.connected() && !p.proto.Gone {
@@ -79,7 +79,7 @@ func (e *Engine) broadcastEnvelope(env wire.Envelope) {
 	}
 }
 
-// sendHistory tells a peer whose link is new what it may have missed. mu is held.
+// sendHistory sends a peer whose link is new the reports that it may have missed. mu is held.
 func (p *peer) sendHistory() {
 	if !p.e.outcast {
 		for _, process := range p.e.failed {
@@ -90,12 +90,12 @@ func (p *peer) sendHistory() {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
 	}
 	if p.e.core.Closed() != nil && p.e.replicas.isOver() {
-		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye}) // the others were said before
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye}) // the reports above come first
 	}
 }
 
-// rejectLink closes a link that is not wanted, so that its peer does not take this
-// process for failed.
+// rejectLink closes a link that is not used, after an envelope with the reason, so that its
+// peer does not consider this process failed.
 func (e *Engine) rejectLink(l *link.Link) {
 	why := wire.Envelope{Kind: wire.EnvelopeGoodbye}
 	e.mu.Lock()
@@ -107,7 +107,7 @@ func (e *Engine) rejectLink(l *link.Link) {
 	l.Conn.Close()
 }
 
-// connectFailed says what it means that no link could be made. mu is held.
+// connectFailed handles the failure of setting up a link. mu is held.
 func (p *peer) connectFailed(err error) {
 	p.connecting = false
 	switch ended := errors.Is(err, overlay.ErrEnded); {
@@ -120,12 +120,12 @@ func (p *peer) connectFailed(err error) {
 		p.fail(fmt.Errorf("%v: %w: %w", p, ErrProcFailed, err))
 	case p.transport.queued() || p.proto.Backlog() > 0 || p.notesAwaited || isSourceOf(&p.e.core, p.rank):
 		p.fail(fmt.Errorf("%v: %w", p, err))
-	default: // it was only one of several who might send, and may yet start
+	default: // it is only one of the possible senders, and may still start
 		p.e.wakeProbes()
 	}
 }
 
-// isSourceOf reports whether a receive is for messages of a rank alone. mu is held.
+// isSourceOf reports whether a receive for messages of just this rank is posted. mu is held.
 func isSourceOf(c *protocol.Core, rank int) bool {
 	found := false
 	c.PostedReceives(func(r *protocol.Request) bool {
@@ -135,7 +135,7 @@ func isSourceOf(c *protocol.Core, rank int) bool {
 	return found
 }
 
-// failedReceived acts on a peer's news that a process has failed. mu is held.
+// failedReceived handles a peer's report that a process has failed. mu is held.
 func (p *peer) failedReceived(env wire.Envelope) error {
 	e, process := p.e, int(env.ID)
 	switch {
@@ -155,7 +155,7 @@ func (p *peer) failedReceived(env wire.Envelope) error {
 	return nil
 }
 
-// MarkFailed has a process of the world count as failed, for why, unless it has left.
+// MarkFailed treats a process of the world as failed, with reason why, unless it has left.
 func (e *Engine) MarkFailed(process int, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,27 +164,27 @@ func (e *Engine) MarkFailed(process int, why error) {
 	}
 }
 
-// markFailed fails a peer whose link may be well. It may even live: then it learns
-// why it is left, so that it does not take the others for failed. mu is held.
+// markFailed fails a peer whose link may be working. If the process is alive it is notified,
+// so that it does not consider the others failed. mu is held.
 func (p *peer) markFailed(err error) {
 	if p.leftBefore {
 		p.leftBefore, p.proto.Gone = false, false
 	}
 	switch {
-	case p.proto.Gone || p.e.core.Closed() != nil && p.e.replicas == nil: // with replicas one waits for others at the end
+	case p.proto.Gone || p.e.core.Closed() != nil && p.e.replicas == nil: // with replicas, failures matter until the end
 		return
 	case p.proto.Failed != nil:
-		if !slices.Contains(p.e.failed, p.process) { // it was not reached
+		if !slices.Contains(p.e.failed, p.process) { // it could not be reached, which alone is no failure
 			p.proto.Failed = err
 			p.e.announceFailure(p)
 		}
 		return
 	}
-	p.transport.sendLast(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)}) // or it does not learn
+	p.transport.sendLast(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)}) // it has no other way to learn of it
 	p.fail(err)
 }
 
-// Outcast reports whether others take this process for failed.
+// Outcast reports whether others treat this process as failed.
 func (e *Engine) Outcast() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -199,8 +199,8 @@ func (e *Engine) Dead() []int {
 	return slices.Clone(e.dead)
 }
 
-// Lost returns the ranks of which the owner was told, or will be, that they are
-// lost. The slice is the caller's.
+// Lost returns the ranks that were, or will be, reported as Lost to the owner. The slice
+// is the caller's.
 func (e *Engine) Lost() (ranks []int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,15 +212,15 @@ func (e *Engine) Lost() (ranks []int) {
 	return ranks
 }
 
-// Revoke ends all that is under way in n contexts from first on, and all that
-// will be, here and on every process that hears of it.
+// Revoke ends all pending and later operations in n contexts from first on, here and on every
+// process that receives the revocation.
 func (e *Engine) Revoke(first, n uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.revoke(first, n)
 }
 
-// Revoked reports whether a context is.
+// Revoked reports whether a context is revoked.
 func (e *Engine) Revoked(ctxID uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,7 +253,7 @@ func (p *peer) revokedReceived(env wire.Envelope) error {
 	return nil
 }
 
-// StartError says why nothing can be started for a group in a context, or returns nil.
+// StartError returns why no operation can be started for a group in a context, or nil.
 func (e *Engine) StartError(g Group, ctxID uint32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -263,8 +263,8 @@ func (e *Engine) StartError(g Group, ctxID uint32) error {
 	return e.startError(g, ctxID)
 }
 
-// startError says why nothing can be started for a group in a context, or returns
-// nil. mu is held.
+// startError returns why no operation can be started for a group in a context, or nil. mu is
+// held.
 func (e *Engine) startError(g Group, ctxID uint32) error {
 	if e.core.IsRevoked(ctxID) {
 		return ErrRevoked
@@ -279,8 +279,8 @@ func (e *Engine) startError(g Group, ctxID uint32) error {
 	return nil
 }
 
-// anySourceError says which failure keeps a receive from any source of the group from
-// being waited for, or returns nil. mu is held.
+// anySourceError returns the failure that prevents waiting for a receive from any source of
+// the group, or nil. mu is held.
 func (e *Engine) anySourceError(g Group) error {
 	for _, rank := range e.dead {
 		if g.Member(rank) && !g.Acknowledged(rank) {
@@ -290,8 +290,7 @@ func (e *Engine) anySourceError(g Group) error {
 	return nil
 }
 
-// holdError says why r cannot be waited for now though it goes on, or returns nil.
-// mu is held.
+// holdError returns why r, which stays pending, cannot be waited for now, or nil. mu is held.
 func (r *Request) holdError() error {
 	if r.IsSend || r.Peer != AnySource || r.State != waiting || len(r.e.dead) == 0 {
 		return nil
@@ -302,15 +301,15 @@ func (r *Request) holdError() error {
 	return nil
 }
 
-// Held returns an ErrProcFailedPending where r, a receive from any source, goes
-// on but is not to be waited for.
+// Held returns an ErrProcFailedPending if r, a receive from any source, stays pending
+// but cannot be waited for.
 func (r *Request) Held() error {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	return r.holdError()
 }
 
-// wakeWaiters has those who wait for r look at it again. mu is held.
+// wakeWaiters makes the waiters of r check it again. mu is held.
 func (r *Request) wakeWaiters() {
 	if r.done != nil {
 		close(r.done)
@@ -342,7 +341,7 @@ func (r *Request) giveUpHeld() {
 }
 
 // failRequests ends the requests for which why returns an error. Sends are ended a
-// moment later, by a goroutine: to give up what is being written takes time.
+// moment later, by a goroutine: to abandon a send that is being written takes time.
 // mu is held.
 func (e *Engine) failRequests(why func(*Request) error) {
 	e.core.FailReceives(func(r *protocol.Request) error { return why(owner(r)) })
@@ -354,8 +353,8 @@ func (e *Engine) failRequests(why func(*Request) error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		for _, r := range e.pendingSends() {
-			// To abandon one gives mu up: others may be complete by now, and their owners
-			// may have begun something else with them, which may be no send.
+			// abandon releases mu: other requests may be complete by now, and their owners
+			// may have started other operations with them, which may not be sends.
 			if !r.IsSend || r.task != nil || r.State == complete || r.GiveUp != nil {
 				continue
 			}
@@ -366,7 +365,7 @@ func (e *Engine) failRequests(why func(*Request) error) {
 	})
 }
 
-// pendingSends returns the sends under way for which somebody waits. mu is held.
+// pendingSends returns the sends that are not complete for the program. mu is held.
 func (e *Engine) pendingSends() []*Request {
 	all := map[*Request]bool{}
 	add := func(r *Request) {
@@ -393,8 +392,8 @@ func (e *Engine) pendingSends() []*Request {
 	return list
 }
 
-// SendNote sends b to a rank of the world, for its owner, beside all messages;
-// to one that is lost it goes nowhere. b is copied.
+// SendNote sends the note b to the owner of a world rank's engine, outside of all contexts;
+// for a lost rank it does nothing. b is copied.
 func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	if len(b) > maxNote {
 		return fmt.Errorf("a note of %d bytes, at most %d are allowed", len(b), maxNote)
@@ -411,9 +410,9 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	return nil
 }
 
-// AwaitNotes says that the owner waits for notes of a rank of the world: if there is
-// no link by which they could come, one is made a little later, and if that cannot be the
-// rank is Lost. It holds until there is a link.
+// AwaitNotes notes that the owner waits for notes of a world rank: if there is no link to
+// it, one is requested after seekAfter, and if that fails the rank is Lost. It is in effect
+// until there is a link.
 func (e *Engine) AwaitNotes(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -425,7 +424,7 @@ func (e *Engine) AwaitNotes(rank int) {
 	e.seeker.start()
 }
 
-// noteReceived begins a note. mu is held.
+// noteReceived handles the envelope of a note. mu is held.
 func (p *peer) noteReceived(env wire.Envelope) error {
 	switch {
 	case env.Length == 0 || env.Length > maxNote || env.Tag != 0:
@@ -439,7 +438,7 @@ func (p *peer) noteReceived(env wire.Envelope) error {
 	return nil
 }
 
-// noteArrived passes on a note that is all here. mu is held.
+// noteArrived reports a complete note to the owner. mu is held.
 func (p *peer) noteArrived(context uint32, note []byte) {
 	p.notes++
 	p.noteBytes += len(note)

@@ -5,14 +5,14 @@ import "time"
 // tick is how long a link may be idle before the peer's own goroutine reads it.
 const tick = time.Millisecond
 
-// idleWatch says whether the engine looks, every tick, for links and rings that nobody serves. The
+// idleWatch controls the check, every tick, for links and rings that no goroutine serves. The
 // engine's lock guards it.
 type idleWatch struct {
-	runs  bool
+	runs  bool // checks are due every tick
 	start chan struct{}
 }
 
-// startChecks starts the checks: a link, or the rings, may be left alone. mu is held.
+// startChecks starts the checks: a link, or the rings, may be without a goroutine. mu is held.
 func (w *idleWatch) startChecks() {
 	if !w.runs {
 		w.runs = true

@@ -6,9 +6,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file is what holds a peer to the bounds of what it may have waiting here besides messages, whose
-// bounds are the protocol's. One that exceeds a bound fails, with an error
-// that names it, and nobody else does. A peer that keeps to the protocol cannot exceed any.
+// This file bounds what may wait for or from a peer besides messages, whose bounds package protocol enforces.
+// Only a peer that exceeds a bound fails, with an error that names it. A peer that keeps to the protocol
+// cannot exceed any.
 
 const (
 	// maxReplies is how many bytes of answers, besides messages, may wait for a peer that
@@ -16,19 +16,20 @@ const (
 	maxReplies   = 8 << 20
 	maxNoteBytes = 8 << 20
 
-	// repliesEvery is after how many of the peer's envelopes that is looked at.
+	// repliesEvery is after how many of the peer's envelopes the bytes waiting for it are counted.
 	repliesEvery = 1 << 12
 )
 
-// CreateContexts says that a communicator with n contexts from first on has been made, until Forget.
+// CreateContexts notes that this process has created a communicator with n contexts from first on. FreeContext
+// ends each.
 func (e *Engine) CreateContexts(first, n uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.core.CreateContexts(first, n)
 }
 
-// checkReplies says, now and then, whether too much waits for a peer that does not read what it is
-// answered. Of what the program sends it no more than maxBatches are copied. mu is held.
+// checkReplies returns, every repliesEvery envelopes, an error if too many bytes wait for a peer that does not
+// read its answers. Of the program's messages at most maxBatches batches are copied. mu is held.
 func (p *peer) checkReplies() error {
 	if p.envelopes++; p.envelopes%repliesEvery != 0 {
 		return nil

@@ -6,29 +6,29 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 )
 
-// seekAfter is how long a receive, who probes, or the owner waits without a link to whom it
-// waits for before one is made. Most links are made by who sends first.
+// seekAfter is how long a receive, a probe or the owner waits for a process without a link before one is
+// requested. Most links are set up by the process that sends first.
 const seekAfter = 500 * time.Millisecond
 
-// probedSource is whom a probe waits for.
+// probedSource is the source that a probe waits for.
 type probedSource struct {
 	group  Group
 	source int
 }
 
-// seeker makes links to those whom somebody waits for without one. The engine's lock guards it.
+// seeker sets up links to processes that are waited for. The engine's lock guards it.
 type seeker struct {
 	e      *Engine
 	probed []probedSource
-	runs   bool // a goroutine does
+	runs   bool // its goroutine is running
 }
 
-// maxProbed bounds the probes that are remembered between two looks; one that is
-// forgotten is made again, or its waiter looks again.
+// maxProbed bounds the probed sources that are stored between two checks. A probe that is not stored
+// is checked when its waiter wakes up.
 const maxProbed = 64
 
-// seek has links made to those whom a receive that is posted waits for, a
-// little later; with probe also for one that is not. mu is held.
+// seek requests, after seekAfter, links to the sources of posted receives; with probe also to source, of
+// which no receive is posted. mu is held.
 func (s *seeker) seek(g Group, source int, probe bool) {
 	e := s.e
 	switch {
@@ -45,7 +45,7 @@ func (s *seeker) seek(g Group, source int, probe bool) {
 	s.start()
 }
 
-// start has connect called, a little later. mu is held.
+// start calls connect after seekAfter. mu is held.
 func (s *seeker) start() {
 	if s.runs || s.e.ctx.Err() != nil || s.e.cfg.Connect == nil {
 		return
@@ -54,7 +54,7 @@ func (s *seeker) start() {
 	s.e.work.Go(s.run)
 }
 
-// run makes links as long as somebody waits without one.
+// run calls connect every seekAfter as long as links are missing.
 func (s *seeker) run() {
 	clock := time.NewTicker(seekAfter)
 	defer clock.Stop()
@@ -74,8 +74,7 @@ func (s *seeker) run() {
 	}
 }
 
-// connect starts to make the links that are missing, and reports whether there
-// were any. mu is held.
+// connect requests the missing links, and reports whether there were any. mu is held.
 func (s *seeker) connect() (missing bool) {
 	e := s.e
 	wanted := func(is func(*peer) bool) {
