@@ -10,8 +10,8 @@ import (
 // owner returns the Request of which r is the protocol's part.
 func owner(r *protocol.Request) *Request { return r.Owner.(*Request) }
 
-// carryOut does what the core has decided. Every call of the core that may decide something is
-// followed by it before mu is given up. mu is held, and given up where the core's effect says so.
+// carryOut carries out the effects of the core. Every call of the core that may have effects is followed by
+// it before mu is released. mu is held, and released by the effects of which the core says so.
 func (e *Engine) carryOut() {
 	if e.core.HasEffects() || e.replicas.haveEffects() {
 		e.carryOutAll()
@@ -35,7 +35,7 @@ func (e *Engine) carryOutAll() {
 	}
 }
 
-// carryOutOne does one thing. mu is held.
+// carryOutOne carries out one effect. mu is held.
 func (e *Engine) carryOutOne(f *protocol.Effect) {
 	var p *peer
 	if f.Peer != nil {
@@ -86,7 +86,7 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 	}
 }
 
-// resize lets the credit that the peer has here follow its path. mu is held.
+// resize adapts the credit granted to the peer to the round-trip time of its path. mu is held.
 func (p *peer) resize() {
 	rtt := time.Duration(0)
 	if !p.transport.fromRing {
@@ -95,7 +95,7 @@ func (p *peer) resize() {
 	p.proto.Resize(time.Now(), rtt)
 }
 
-// giveCredit returns what the peer is owed. mu is held.
+// giveCredit returns the credit that the peer is owed. mu is held.
 func (p *peer) giveCredit(always bool) {
 	if env, due := p.proto.ReturnCredit(always); due {
 		p.queueControl(env)

@@ -64,7 +64,7 @@ type Engine struct {
 	mu         sync.Mutex
 	core       protocol.Core
 	effects    []protocol.Effect // memory for the next list of the core's effects
-	dispatches []*peer           // whom something was said, which is to go
+	dispatches []*peer           // peers with queued envelopes to send
 	peers      []*peer           // by process; nil for this one
 	remote     int               // how many of them have a link
 	arrived    chan struct{}
@@ -95,7 +95,7 @@ type Engine struct {
 
 // Replication says which of the processes of a rank an engine serves, and how they act as one: see package
 // replica. The zero Replication is that of a rank with one process. Replica c of rank k is process c*Size + k: links,
-// their peers and what engines tell each other of failures are about processes, all else is about ranks.
+// their peers and the failures that engines report to each other are of processes, all else is of ranks.
 type Replication struct {
 	Replica, Replicas int
 	Table             replica.Table

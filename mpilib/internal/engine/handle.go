@@ -6,17 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// A Handle is what a program holds of a send or a receive. The Request behind it is
-// the engine's, and is another transfer's as soon as this one has succeeded and its result was
-// taken: the result is in the Handle from then on, which can be asked for it for ever. So
-// a transfer costs no memory but its Handle's. Safe for concurrent use once started;
-// it must not be copied after that, and is started once.
+// A Handle is a program's reference to a send or a receive. The Request behind it belongs
+// to the engine, which reuses it once the transfer has succeeded and its result was taken:
+// the Handle keeps the result from then on. So a transfer needs no memory but its Handle's.
+// Safe for concurrent use once started; it must not be copied after that, and is started once.
 //
-// What waits with a Request counts itself in its users, with mu held: the last one
-// takes the result and gives the Request back.
+// Each waiter with a Request is counted in its users, with mu held: the last one
+// takes the result and returns the Request to the engine.
 type Handle struct {
 	e      *Engine
-	r      atomic.Pointer[Request] // changed with mu held; nil: what is below counts
+	r      atomic.Pointer[Request] // changed with mu held; nil: the fields below are valid
 	bytes  uint64
 	source int32
 	tag    int32 // or wasCancelled
@@ -24,11 +23,11 @@ type Handle struct {
 
 const wasCancelled = -2 // no tag of a message
 
-// maxFreeRequests is how many Requests an engine keeps for later: more than programs have under
-// way at a time, mostly.
+// maxFreeRequests is how many Requests an engine keeps for reuse: usually more than a program has
+// pending at a time.
 const maxFreeRequests = 1 << 10
 
-// newRequest returns a Request that nobody uses. mu is held.
+// newRequest returns an unused Request. mu is held.
 func (e *Engine) newRequest() *Request {
 	if n := len(e.freeRequests); n > 0 {
 		r := e.freeRequests[n-1]
@@ -38,8 +37,8 @@ func (e *Engine) newRequest() *Request {
 	return new(Request)
 }
 
-// freeRequest keeps a Request that is complete for later, unless it failed: then it may
-// still be known somewhere. mu is held.
+// freeRequest keeps a completed Request for reuse, unless it failed: then it may
+// still be referenced. mu is held.
 func (e *Engine) freeRequest(r *Request) {
 	if r.Err == nil && r.users == 0 && len(e.freeRequests) < maxFreeRequests {
 		r.group, r.done, r.watchers = nil, nil, nil
@@ -87,14 +86,14 @@ func (m Matched) StartRecv(h *Handle, g Group, b []byte) {
 	h.begin(r)
 }
 
-// begin notes the Request, or at once what became of it. mu is held.
+// begin stores the Request, or its result if it is complete already. mu is held.
 func (h *Handle) begin(r *Request) {
 	h.r.Store(r)
 	h.settle(r)
 }
 
-// settle takes the result of a Request that has succeeded and that nobody else uses,
-// and gives it back. mu is held.
+// settle takes the result of a Request that has succeeded and has no other users,
+// and returns the Request to the engine. mu is held.
 func (h *Handle) settle(r *Request) {
 	if r.State != complete || r.Err != nil || r.users > 0 {
 		return
@@ -107,7 +106,7 @@ func (h *Handle) settle(r *Request) {
 	h.e.freeRequest(r)
 }
 
-// Settle makes h, which was not started, that of a transfer that has succeeded.
+// Settle makes h, which was not started, the Handle of a transfer that has succeeded.
 func (e *Engine) Settle(h *Handle, got Result) {
 	h.e, h.bytes, h.source, h.tag = e, got.Bytes, int32(got.Source), int32(got.Tag)
 }
@@ -117,7 +116,7 @@ func (h *Handle) HasResult(got Result) bool {
 	return h.bytes == got.Bytes && int(h.source) == got.Source && int(h.tag) == got.Tag && !got.Cancelled
 }
 
-// settledResult is the result of one that is settled.
+// settledResult returns the result of a settled Handle.
 func (h *Handle) settledResult() Result {
 	if h.tag == wasCancelled {
 		return Result{Cancelled: true}
@@ -125,7 +124,7 @@ func (h *Handle) settledResult() Result {
 	return Result{Source: int(h.source), Tag: int(h.tag), Bytes: h.bytes}
 }
 
-// Settled is Result for those that have succeeded and were told of it before.
+// Settled returns the result of a Handle that has succeeded and whose result was taken before.
 func (h *Handle) Settled() (got Result, ok bool) {
 	if h.r.Load() != nil {
 		return got, false
@@ -156,7 +155,7 @@ func (h *Handle) Wait(ctx context.Context) (Result, error) {
 	return got, err
 }
 
-// Result is for those that are complete.
+// Result returns the result of a completed transfer.
 func (h *Handle) Result() (Result, error) {
 	var got Result
 	var err error
@@ -193,7 +192,7 @@ func (h *Handle) Done() (done bool) {
 	}) || done
 }
 
-// closedChannel is for Finished of those that are settled.
+// closedChannel is what Finished returns for settled Handles.
 var closedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -244,15 +243,15 @@ func WaitAnyHandle(ctx context.Context, hs []*Handle, first int) (int, error) {
 	return w.wait(ctx, first, true)
 }
 
-// SendNow sends a message that is copied at once, and reports whether it did. If not nothing
-// has happened, and StartSend is to be called.
+// SendNow sends a message that is copied at once, and reports whether it did. If not, nothing
+// has changed, and StartSend is to be called.
 func (e *Engine) SendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.sendNow(g, ctxID, dst, tag, b, mode, hold)
 }
 
-// Send is Isend and Wait at once.
+// Send is Isend and Wait in one call.
 func (e *Engine) Send(ctx context.Context, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -265,7 +264,7 @@ func (e *Engine) Send(ctx context.Context, g Group, ctxID uint32, dst, tag int, 
 	return err
 }
 
-// Recv is Irecv and Wait at once, but that it gives up what a failure holds up.
+// Recv is Irecv and Wait in one call, except that it abandons a receive that is Held.
 func (e *Engine) Recv(ctx context.Context, g Group, ctxID uint32, src, tag int, b []byte) (Result, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -279,8 +278,8 @@ func (e *Engine) Recv(ctx context.Context, g Group, ctxID uint32, src, tag int, 
 	return e.finishNow(ctx, r)
 }
 
-// finishNow waits for a Request that nobody else knows, and takes it back. mu is held, and
-// given up meanwhile.
+// finishNow waits for a Request that has no other users, and frees it. mu is held, and
+// released meanwhile.
 func (e *Engine) finishNow(ctx context.Context, r *Request) (Result, error) {
 	for r.State != complete {
 		if err := r.wait(ctx); errors.Is(err, ErrProcFailedPending) {

@@ -14,14 +14,14 @@ const (
 	batchSize   = 64 << 10 // bytes of copied messages written by one system call
 	maxBatches  = 256      // queued; further messages stay in their callers' buffers
 	maxTaken    = 1 << 20  // bytes taken at a time, apart from the last message
-	chunk       = 1 << 20  // of a message whose CTS has come: other messages may go between
+	chunk       = 1 << 20  // bytes of a message whose CTS has arrived: other messages may be sent between chunks
 )
 
-// linkQueue is what is queued for a peer's link, in order.
+// linkQueue holds the bytes and buffers that are queued for a peer's link, in order.
 type linkQueue struct {
 	queue []segment
 	spare []byte    // memory for the next batch
-	taken []segment // what is being written
+	taken []segment // being written
 	bufs  [][]byte  // the same, as the link takes it
 }
 
@@ -101,8 +101,8 @@ func (q *linkQueue) replace(r, by *Request) {
 	}
 }
 
-// take moves the next segments to taken: of bulk, if nothing is queued. lent says that the callers'
-// buffers in them must stay unchanged until the peer has acknowledged the bytes. The state
+// take moves the next segments to taken: of bulk, if nothing is queued. uncopied says that the callers'
+// buffers in them must stay unchanged until the peer has acknowledged the bytes (zero-copy). The state
 // of their requests is moving.
 func (q *linkQueue) take(bulk *bulk) (uncopied bool) {
 	q.taken = q.taken[:0]

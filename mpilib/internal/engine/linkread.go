@@ -31,7 +31,7 @@ func (t *linkTransport) takeReading(ctx context.Context) {
 	}
 }
 
-// servesWaiters reports whether who waits for a message may find it here. mu is held.
+// servesWaiters reports whether a waiter's message may arrive over this link. mu is held.
 func (t *linkTransport) servesWaiters() bool { return t.proto.Failed == nil && !t.bellsOnly }
 
 // readForWaiter reads on behalf of a waiter until its request is complete or needs something
@@ -62,7 +62,7 @@ func (t *linkTransport) releaseReading(stays bool) {
 	}
 }
 
-// reader reads the link while it is idle, until a waiter wants to. It ends with the link or the
+// reader reads the link while no waiter does. It ends with the link or the
 // engine.
 func (t *linkTransport) reader() {
 	for {
@@ -88,7 +88,7 @@ func (t *linkTransport) reader() {
 	}
 }
 
-// readOnce reads once and handles what came; hold says that the caller does long writes. mu is
+// readOnce reads once and handles the bytes; hold says that the caller does long writes. mu is
 // held, and released while it reads.
 func (t *linkTransport) readOnce(hold bool) {
 	in, msg := &t.in, &t.proto.In
@@ -134,7 +134,7 @@ func (t *linkTransport) readOnce(hold bool) {
 	t.user.bufferHandled(hold)
 }
 
-// hasBuffered reports whether digest has left bytes that it could handle.
+// hasBuffered reports whether handleBuffered has left bytes that it could handle.
 func (t *linkTransport) hasBuffered() bool {
 	n := t.in.end - t.in.begin
 	return n >= wire.EnvelopeLen || n > 0 && t.proto.In.Left > 0
@@ -158,7 +158,7 @@ func (t *linkTransport) handleBuffered() error {
 		if err != nil {
 			return err
 		}
-		if t.bellsOnly && env.Kind != wire.EnvelopeBell { // it would mix with what comes through the ring
+		if t.bellsOnly && env.Kind != wire.EnvelopeBell { // its order with the records of the ring would be undefined
 			return fmt.Errorf("%w: envelope kind %d over the link, behind the peer's switch to shared memory", wire.ErrMalformed, env.Kind)
 		}
 		in.begin += wire.EnvelopeLen
@@ -171,7 +171,7 @@ func (t *linkTransport) handleBuffered() error {
 	return nil
 }
 
-// fill puts the first of b where they go that follow an envelope, and returns how many those are.
+// fill copies the bytes that follow an envelope, the first of b, to their place, and returns how many they are.
 func fill(in *protocol.Incoming, b []byte) int {
 	n := min(in.Left, uint64(len(b)))
 	in.Left -= n

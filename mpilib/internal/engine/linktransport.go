@@ -27,8 +27,8 @@ type linkTransport struct {
 	bellDue bool // the peer is to be rung
 
 	indirect  bool // nothing is read straight into a receive's buffer, so that another process can go on there if this one is lost
-	bellsOnly bool // no message comes over the link any more
-	lost      bool // the link is over, but what came another way before is not handled yet
+	bellsOnly bool // the link carries no messages any more
+	lost      bool // the link is over, but records in the ring are not handled yet
 
 	in      readBuffer
 	reading reading
@@ -41,27 +41,27 @@ type readBuffer struct {
 	begin, end int // of those bytes
 }
 
-// A linkUser is what a linkTransport tells of what happens at its link. mu is held in all calls.
+// A linkUser handles the events of a linkTransport. mu is held in all calls.
 type linkUser interface {
 	// envelope handles an envelope and those of the bytes behind it, b, that follow it: the first n.
 	// mu may be given up.
 	envelope(env wire.Envelope, b []byte) (n int, err error)
-	// arrived says that the last byte of what follows an envelope is in its place. mu may be given
-	// up.
+	// arrived is called after the last byte that follows an envelope was copied to its place. mu may be
+	// released.
 	arrived() error
-	// digested says that all that was read is handled; hold says that the caller does long writes.
-	// mu may be given up.
+	// bufferHandled is called after all bytes that were read are handled; with hold the caller does long
+	// writes. mu may be released.
 	bufferHandled(hold bool)
-	// readFailed says why nothing more can be read: io.EOF, or another error.
+	// readFailed is called with the error that ended reading: io.EOF, or another.
 	readFailed(err error)
-	// written notes that bytes of r are written; last says that these were all of an eager
-	// message. mu may be given up.
+	// written is called after bytes of r are written; last says that these were all of an eager
+	// message. mu may be released.
 	written(r *Request, last bool)
-	// settle does what follows from what was written. mu may be given up.
+	// afterWrite carries out what follows from a write. mu may be released.
 	afterWrite()
-	// flush sends what had to wait for what the link was to take before.
+	// flush sends records that had to wait until the link had accepted the bytes queued before them.
 	flush()
-	// linkLost says that the link is over, and during what.
+	// linkLost is called when the link is over; doing says during which action.
 	linkLost(doing string, err error)
 }
 
@@ -71,7 +71,7 @@ func (t *linkTransport) init(ctx context.Context, mu *sync.Mutex, idle *idleWatc
 	t.writing.token, t.writing.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-// reading is which goroutine reads the peer's link; see the package comment.
+// reading is the state of the reading token of a link; see the package comment.
 type reading struct {
 	busy        bool          // a goroutine holds the token, and owns in
 	forRequest  *Request      // whose waiter holds it; nil for the peer's own goroutine
@@ -85,7 +85,7 @@ type reading struct {
 	interrupted bool          // see wasInterrupted
 }
 
-// writing is which goroutine writes to the peer's link.
+// writing is the state of the writing token of a link.
 type writing struct {
 	busy        bool          // a goroutine holds the token, and owns queue.taken
 	byWriter    bool          // the holder is the peer's own goroutine
@@ -106,7 +106,7 @@ func (t *linkTransport) attach(l *link.Link) {
 	t.in.buf = make([]byte, size)
 }
 
-// close ends the link, and who reads and writes it: the peer has failed. mu is held.
+// close ends the link and the goroutines that read and write it: the peer has failed. mu is held.
 func (t *linkTransport) close() {
 	if t.l != nil {
 		t.l.Conn.Close()
@@ -116,7 +116,7 @@ func (t *linkTransport) close() {
 	wake(t.reading.token)
 }
 
-// unwatch forgets the contexts of those who read and wrote. mu is held.
+// unwatch drops the contexts of the waiters that last read and wrote. mu is held.
 func (t *linkTransport) unwatch() {
 	t.reading.ctx.end()
 	t.writing.ctx.end()
@@ -132,7 +132,7 @@ func (t *linkTransport) wakeReader() {
 	}
 }
 
-// checkIdle wakes the reader and the writer if nobody did their work since the last call, and
+// checkIdle wakes the reader and the writer if no goroutine took their tokens since the last call, and
 // reports whether it is to be called again. mu is held.
 func (t *linkTransport) checkIdle() (again bool) {
 	if t.writable() {
@@ -186,7 +186,7 @@ func wasInterrupted(flag *bool, err error, setDeadline func(time.Time) error) bo
 }
 
 // watched is the context whose end interrupts the goroutine that reads or writes for a
-// request. It outlives the request, since the next one mostly has the same context; a
+// request. It outlives the request, since the next one usually has the same context; a
 // stale one causes a needless interrupt.
 type watched struct {
 	ctx  context.Context

@@ -11,8 +11,8 @@ func (t *linkTransport) writable() bool {
 	return !t.writing.busy && t.l != nil && t.proto.Failed == nil && t.pending()
 }
 
-// writeAvailable writes what is queued as far as the link takes it without blocking. What others queue
-// meanwhile is left to the writer.
+// writeAvailable writes the queue as far as the link accepts it without blocking. Bytes that other
+// goroutines queue meanwhile are left to the writer.
 // mu is held, and released meanwhile.
 func (t *linkTransport) writeAvailable() {
 	wrote := false
@@ -43,7 +43,7 @@ func (t *linkTransport) writeAvailable() {
 	}
 }
 
-// dispatch is post, and wakes the writer for the rest; with hold the caller will write that. mu is
+// dispatch is writeAvailable, and wakes the writer for the remainder; with hold the caller will write that. mu is
 // held, and may be released.
 func (t *linkTransport) dispatch(hold bool) {
 	t.writeAvailable()
@@ -52,7 +52,7 @@ func (t *linkTransport) dispatch(hold bool) {
 	}
 }
 
-// nextWrite takes out the bytes to post next: a batch, or a bell. mu is held.
+// nextWrite removes and returns the bytes that writeAvailable writes next: a batch, or a bell. mu is held.
 func (t *linkTransport) nextWrite() []byte {
 	switch {
 	case !t.writable():
@@ -64,7 +64,7 @@ func (t *linkTransport) nextWrite() []byte {
 	return t.queue.nextBatch()
 }
 
-// writer writes what no other goroutine does, until the peer fails or the engine closes.
+// writer writes the queue while no other goroutine does, until the peer fails or the engine closes.
 func (t *linkTransport) writer() {
 	for {
 		select {
@@ -97,9 +97,9 @@ func (t *linkTransport) writeForWaiter(ctx context.Context) {
 	t.write()
 }
 
-// awaitWriteToken sleeps until the peer's own goroutine, which is writing, leaves the rest to
-// this waiter: otherwise one more thread would want a processor. mu is
-// held, and given up meanwhile.
+// awaitWriteToken sleeps until the peer's own goroutine, which is writing, leaves the remainder to
+// this waiter: otherwise one more thread would need a processor. mu is
+// held, and released meanwhile.
 func (t *linkTransport) awaitWriteToken(ctx context.Context, r *Request) {
 	done, stop := r.finished(), ctx.Done()
 	if r.GiveUp != nil {
@@ -178,8 +178,8 @@ func (t *linkTransport) wrote(n int64, mark uint64, err error) {
 	t.user.afterWrite()
 }
 
-// requeue puts a copy of the unwritten rest of the taken segments first in the queue: the
-// stream needs those bytes.
+// requeue puts a copy of the unwritten bytes of the taken segments first in the queue: they
+// are part of the stream.
 func (t *linkTransport) requeue(n int64) {
 	var unwritten []byte
 	for _, b := range t.queue.bufs {

@@ -15,8 +15,8 @@ import (
 // peer is this process's state of another process of the world. The engine's lock guards
 // all of it but what the holder of a token owns.
 //
-// Its life: no link -> (first message, or the peer dials) link -> failed, or
-// gone after the peer's goodbye. Both ends are final.
+// States: no link -> link, after the first message or when the peer dials -> failed, or
+// gone after the peer's goodbye. Both end states are final.
 type peer struct {
 	e       *Engine
 	process int
@@ -25,7 +25,7 @@ type peer struct {
 	transport    switchTransport
 	shm          sharedMemory
 	connecting   bool
-	leftBefore   bool // it had left when this process looked for it; others may know better that it failed
+	leftBefore   bool // it had left when this process first connected to it; others may report that it has failed
 	notesAwaited bool // the owner waits for notes of the peer
 	proto        protocol.Peer
 
@@ -36,7 +36,7 @@ type peer struct {
 	notes, noteBytes int    // not delivered to the owner yet
 }
 
-// goodbyeState is the state of the goodbye.
+// goodbyeState is the state of this process's goodbye to a peer.
 type goodbyeState struct {
 	done   chan struct{} // closed when the peer has read everything sent to it, or never will
 	isDone bool          // done is closed
@@ -89,7 +89,7 @@ func (p *peer) wantLink() {
 	})
 }
 
-// written is the link's, see linkUser.
+// written implements linkUser.
 func (p *peer) written(r *Request, last bool) {
 	if why := p.proto.Written(&r.Request, last); why != nil {
 		p.abandon(r, why)

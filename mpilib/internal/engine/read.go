@@ -9,18 +9,18 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// incoming is what the bytes are that follow an envelope, beside messages. The holder of the reading
-// token owns it.
+// incoming describes the bytes that follow an envelope, if they are not a message's. The holder of the
+// reading token owns it.
 type incoming struct {
 	exposed     protocol.ExposedBuffer // of the RTS that is being handled
-	descriptor  bool                   // the bytes that follow say how to map the peer's memory
+	descriptor  bool                   // the bytes that follow are the descriptor of the peer's memory
 	note        []byte                 // or they are a note of the owner: see failure.go
 	replicaNote []byte                 // or a message of package replica
 	context     uint32                 // of the note
 }
 
-// bufferHandled ends a receive that was given up, sends what reading has queued, and looks where the
-// peer has rung. mu is held, and given up meanwhile.
+// bufferHandled ends a receive that was abandoned, sends what reading has queued, and serves the rings if
+// the peer has rung. mu is held, and released meanwhile.
 func (p *peer) bufferHandled(hold bool) {
 	if r := p.proto.In.Request; r != nil && r.GiveUp != nil {
 		p.proto.StopReceive(r)
@@ -51,7 +51,7 @@ func (p *peer) readFailed(err error) {
 	p.e.carryOut()
 }
 
-// stopReceive completes a receive that was given up while its message is coming. mu is held.
+// stopReceive completes a receive that was abandoned while its message arrives. mu is held.
 func (p *peer) stopReceive(r *Request) {
 	if p.proto.In.Request == &r.Request && p.transport.link.reading.busy {
 		p.transport.link.interruptRead()
@@ -64,8 +64,8 @@ func (p *peer) stopReceive(r *Request) {
 	} // else it is being copied, and complete soon
 }
 
-// envelope handles an envelope, and what is here of the bytes that follow it: the first n of b. mu is
-// held, and may be given up.
+// envelope handles an envelope, and those of the bytes that follow it which are in b: the first n. mu is
+// held, and may be released.
 func (p *peer) envelope(env wire.Envelope, b []byte) (n int, err error) {
 	if err := p.handle(env); err != nil {
 		return 0, err
@@ -121,7 +121,7 @@ func (p *peer) handle(env wire.Envelope) error {
 	case wire.EnvelopeConfirm:
 		p.goodbye.byPeer = true
 		p.confirm()
-	case wire.EnvelopeCopying: // comes through shared memory only
+	case wire.EnvelopeCopying: // sent through shared memory only
 		return protocol.UnknownMessage("copies", env)
 	case wire.EnvelopeShare:
 		return p.shareReceived(env.Length)
@@ -142,7 +142,7 @@ func (p *peer) handle(env wire.Envelope) error {
 	return err
 }
 
-// takenReceived handles a Taken. mu is held, and given up while the link may refer to the message.
+// takenReceived handles Taken. mu is held, and released while the link may refer to the message.
 func (p *peer) takenReceived(env wire.Envelope) error {
 	taken, err := p.proto.TakenReceived(env)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 )
 
 // Irecv starts a receive into b from world rank src, or AnySource, of a message
-// with tag, or AnyTag. r tells when b is the caller's again. g is who may be meant
-// by AnySource.
+// with tag, or AnyTag. b is the engine's until r is complete. g contains the possible
+// senders for AnySource.
 func (e *Engine) Irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.irecv(r, g, ctxID, src, tag, b)
 }
 
-// irecv is Irecv with mu held, which may be given up.
+// irecv is Irecv with mu held, which may be released.
 func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte) {
 	r.begin(e, g, ctxID, src, tag, b)
 	if err := e.startError(g, ctxID); err != nil {
@@ -33,7 +33,7 @@ func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte
 	e.carryOut()
 }
 
-// A Matched is a message that a matched probe took out (MPI-4.1, section 3.8.2):
+// A Matched is a message that a matched probe has returned (MPI-4.1, section 3.8.2):
 // only its own Irecv receives it.
 type Matched struct {
 	e *Engine
@@ -52,7 +52,7 @@ func (m Matched) Irecv(r *Request, g Group, b []byte) {
 	m.irecv(r, g, b)
 }
 
-// irecv is Irecv with mu held, which may be given up.
+// irecv is Irecv with mu held, which may be released.
 func (m Matched) irecv(r *Request, g Group, b []byte) {
 	r.begin(m.e, g, m.m.Context, m.m.Source, m.m.Tag(), b)
 	m.e.core.MatchUnexpected(&r.Request, m.m)
@@ -60,8 +60,9 @@ func (m Matched) irecv(r *Request, g Group, b []byte) {
 }
 
 // Iprobe describes the message that Irecv with the same arguments would receive,
-// if it is here; take takes it out. It returns an error only if none can come any
-// more because a process has failed or this one is finalized.
+// if one has arrived; with take it removes the message, which only Matched.Irecv then
+// receives. It returns an error only if none can arrive any more because a process
+// has failed or this one is finalized.
 func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Matched, found bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,12 +82,12 @@ func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Match
 	e.seeker.seek(g, src, true)
 	err = e.probeError(g, src)
 	if e.core.Closed() == nil && errors.Is(err, ErrFinalized) {
-		err = nil // the peer has left in order: there is no message, and that is all
+		err = nil // the peer has left in order: there is no message, which is no error
 	}
 	return Matched{}, false, err
 }
 
-// probeError says why a probe finds nothing any more, or returns nil. mu is held.
+// probeError returns why a probe can find no message any more, or nil. mu is held.
 func (e *Engine) probeError(g Group, src int) error {
 	if src == AnySource && e.core.Closed() == nil {
 		return e.anySourceError(g)
@@ -94,7 +95,7 @@ func (e *Engine) probeError(g Group, src int) error {
 	return e.core.SourceError(src)
 }
 
-// find is a probe. mu is held.
+// find looks for an unexpected message. mu is held.
 func (e *Engine) find(ctxID uint32, src, tag int, take bool) (Matched, bool) {
 	m := e.core.Find(ctxID, src, tag, take)
 	return Matched{e, m}, m != nil
@@ -133,7 +134,7 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 	}
 }
 
-// probeCondition is that a message, or the end of a process, may concern those who probe.
+// probeCondition is met when a message has arrived or a process has ended since the probe last looked.
 type probeCondition struct {
 	e     *Engine
 	since chan struct{}

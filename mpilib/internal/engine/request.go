@@ -40,7 +40,7 @@ type Request struct {
 	watchers []chan struct{} // waiters for any of several requests
 	users    int             // waiters through its Handle
 
-	orphan  bool   // replaces one that was given up
+	orphan  bool   // replaces an abandoned request
 	mark    uint64 // of the last byte of it that the link refers to
 	exposed bool   // its buffer is exposed to a peer of this node
 	slot    int    // the copy slot
@@ -65,7 +65,7 @@ func (r *Request) finish(err error) {
 	}
 }
 
-// completed wakes those who wait for r, which is complete. mu is held.
+// completed wakes the waiters of r, which is complete. mu is held.
 func (r *Request) completed() {
 	if r.done != nil {
 		close(r.done)
@@ -92,7 +92,7 @@ func (r *Request) Done() bool {
 }
 
 // Finished returns a channel that is closed when the request is complete or, where it is
-// a receive from any source, when a process has failed: then look, and ask again.
+// a receive from any source, when a process has failed: then check, and call it again.
 func (r *Request) Finished() <-chan struct{} {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
@@ -109,13 +109,13 @@ func (r *Request) finished() chan struct{} {
 	return r.done
 }
 
-// Result is for requests that are complete.
+// Result returns the result of a completed request.
 func (r *Request) Result() (Result, error) { return r.Got, r.Err }
 
 // Wait returns when the request is complete or, if ctx is done before, when it
-// has been given up: a receive matches no message any more, a send may or may
-// not arrive. In every case but one the buffer belongs to the caller again: with
-// ErrProcFailedPending the request goes on.
+// been abandoned: a receive matches no message any more, a send may or may
+// not arrive. The buffer belongs to the caller again, except with
+// ErrProcFailedPending: then the request stays pending.
 func (r *Request) Wait(ctx context.Context) (Result, error) {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *Request) wait(ctx context.Context) error {
 			return err
 		}
 		t := r.linkToServe()
-		if r.GiveUp != nil { // the goroutine that moves its bytes knows
+		if r.GiveUp != nil { // the goroutine that transfers its bytes completes it
 			t = nil
 		}
 		switch {
@@ -172,7 +172,7 @@ func (r *Request) usesRings() bool {
 	return e.peers[r.Peer].transport.fromRing
 }
 
-// isMet makes a Request what somebody waits for at the rings, as signal does.
+// isMet and changed make a Request a condition.
 func (r *Request) isMet() bool { return r.State == complete || r.holdError() != nil }
 
 func (r *Request) changed() <-chan struct{} { return r.finished() }
@@ -181,7 +181,7 @@ func (r *Request) changed() <-chan struct{} { return r.finished() }
 func (r *Request) linkToServe() *linkTransport {
 	e, rank := r.e, r.Peer
 	if e.replicas != nil {
-		return nil // the links' own goroutines read them: which one a message comes over may change
+		return nil // the links' own goroutines read them: the link of the message may change
 	}
 	if rank == AnySource && e.remote == 1 && e.cfg.Size == 2 {
 		rank = 1 - e.cfg.Rank
@@ -220,7 +220,7 @@ func (r *Request) sleep(ctx context.Context, t *linkTransport) {
 }
 
 // wakeReaders makes every link's own goroutine read it: a waiter cannot know which link
-// its message comes by. mu is held.
+// its message will use. mu is held.
 func (e *Engine) wakeReaders() {
 	for _, p := range e.peers {
 		if p != nil && p.transport.connected() {
@@ -259,7 +259,7 @@ func (r *Request) abandon(err error) {
 }
 
 // Cancel marks the request for cancellation (MPI-4.1, section 3.8.4): it either
-// completes as if it had never been made, which Result.Cancelled says, or as if
+// completes as if it had not been started, which Result.Cancelled says, or as if
 // it had not been cancelled.
 func (r *Request) Cancel() {
 	r.e.mu.Lock()
@@ -284,7 +284,7 @@ func (r *Request) cancel() {
 }
 
 // WaitAny returns the index of a request that is complete or Held, as soon as there is one, or
-// the error of ctx, which gives up none of them. All belong to one engine. Where first is not
+// the error of ctx, which abandons none of them. All belong to one engine. Where first is not
 // negative, the caller itself reads the link of that request's peer; the other links are read
 // once they were idle for a tick.
 func WaitAny(ctx context.Context, rs []*Request, first int) (int, error) {
@@ -313,8 +313,8 @@ func (e *Engine) newAny() *anyOf {
 	return w
 }
 
-// wait waits for one of them; counted says that they have it among their users. mu is
-// held, and given up meanwhile.
+// wait waits for one of the requests; counted says that it is counted in their users. mu is
+// held, and released meanwhile.
 func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) {
 	e := w.rs[0].e
 	defer w.forget(counted)
@@ -352,7 +352,7 @@ func (w *anyOf) readFor(ctx context.Context, t *linkTransport) {
 		return
 	}
 	t.takeReading(ctx)
-	for _, r := range w.rs { // whichever is complete interrupts
+	for _, r := range w.rs { // any that completes interrupts the read
 		r.reader = t
 	}
 	for !w.isMet() && t.servesWaiters() && ctx.Err() == nil {
@@ -365,7 +365,7 @@ func (w *anyOf) readFor(ctx context.Context, t *linkTransport) {
 }
 
 // sleep waits until one of the requests may be complete, or the token is the caller's. mu is
-// held, and given up meanwhile.
+// held, and released meanwhile.
 func (w *anyOf) sleep(ctx context.Context, token <-chan struct{}) {
 	e, signal := w.rs[0].e, w.changed()
 	e.mu.Unlock()

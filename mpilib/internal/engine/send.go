@@ -15,7 +15,7 @@ func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 	e.isend(r, g, ctxID, dst, tag, b, mode, hold)
 }
 
-// isend is Isend with mu held, which may be given up.
+// isend is Isend with mu held, which may be released.
 func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) {
 	r.begin(e, g, ctxID, dst, tag, b)
 	r.IsSend, r.Mode = true, mode
@@ -80,8 +80,8 @@ func (p *peer) send(r *Request, hold bool) {
 	p.dispatch(hold)
 }
 
-// dispatch sends what is queued as far as that needs no waiting, and wakes the writer for the rest;
-// with hold the caller will write the rest. mu is held, and may be released.
+// dispatch sends what is queued as far as that does not block, and wakes the writer for the remainder;
+// with hold the caller will write that. mu is held, and may be released.
 func (p *peer) dispatch(hold bool) {
 	p.transport.link.dispatch(hold)
 }
@@ -93,18 +93,18 @@ func (p *peer) announceBacklog() {
 	}
 }
 
-// abandon completes r with err and returns its buffer to the owner, which gave up waiting. mu is
+// abandon completes r with err and returns its buffer to the owner, which no longer waits. mu is
 // held, and may be released.
 func (p *peer) abandon(r *Request, err error) {
 	if p.proto.Abandon(&r.Request, err) {
 		p.e.carryOut()
 		return
 	}
-	if r.exposed && !p.transport.ring.tx.Revoke(r.slot) { // the peer is copying it, and soon done
+	if r.exposed && !p.transport.ring.tx.Revoke(r.slot) { // the peer is copying it, and completes it soon
 		r.GiveUp = err
 		return
 	}
-	// The peer knows the message. What it may still want is sent from a copy.
+	// The message was announced to the peer. If it still asks for bytes, they are sent from a copy.
 	own := &Request{e: p.e, group: r.group, orphan: true, exposed: r.exposed, slot: r.slot}
 	own.Begin(own, r.Context, r.Peer, r.Tag, slices.Clone(r.Buf))
 	r.exposed = false

@@ -2,8 +2,8 @@ package engine
 
 // Begin makes r a request for work that its owner does, so that it can be waited for
 // among others: it is complete when Finish is called, which must happen in the end.
-// giveUp is called, once and with the engine's lock held, when somebody who waits for
-// it waits no longer: the owner is to finish soon then.
+// giveUp is called, once and with the engine's lock held, when a waiter abandons it:
+// the owner is to finish soon then.
 func (e *Engine) Begin(r *Request, giveUp func(why error)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -28,7 +28,7 @@ func (r *Request) beginTask(e *Engine, giveUp func(why error)) {
 // Finish completes a Handle that BeginTask began.
 func (h *Handle) Finish(err error) { h.withRequest(func(r *Request) { r.finish(err) }) }
 
-// Finish completes a request that Begin made.
+// Finish completes a request of Begin.
 func (r *Request) Finish(err error) {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()

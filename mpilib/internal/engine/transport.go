@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A transport carries what is said to a peer, in order: envelopes and payloads. Nothing in it waits.
+// A transport carries envelopes and payloads to a peer, in order. Its methods do not block.
 // mu is held in all calls.
 type transport interface {
 	// sendSmall sends or queues a small message at once, and reports whether it did: not where it
@@ -19,18 +19,18 @@ type transport interface {
 	send(env wire.Envelope, b []byte)
 	// sendHead queues an envelope and the first n bytes of r's buffer.
 	sendHead(env wire.Envelope, r *Request, n int)
-	// sendLast sends an envelope after which the peer is given up, as far as that needs no waiting.
+	// sendLast sends the last envelope to a peer that is then failed, if that is possible without blocking.
 	sendLast(env wire.Envelope)
-	// stream has the rest of r's buffer sent, for its CTS has come.
+	// stream sends the remainder of r's buffer, whose CTS has arrived.
 	stream(r *Request)
-	// expose lets the peer copy r's buffer itself, and returns what the RTS is to say of that, or
-	// nil where that cannot be.
+	// expose exposes r's buffer to the peer, and returns the payload of the RTS that describes it, or
+	// nil where that is not possible.
 	expose(r *Request) []byte
 
-	// remove takes r out, and returns how many of its bytes were queued, beside those to be
-	// streamed. What is being written is not concerned.
+	// remove removes r, and returns how many of its bytes were queued, beside those to be
+	// streamed. Bytes that are being written stay.
 	remove(r *Request) int
-	// replace sends another request's buffer in r's place.
+	// replace sends another request's buffer in place of r's.
 	replace(r, by *Request)
 	// fail completes all requests in it with err, but those that are being written.
 	fail(err error)
@@ -42,7 +42,7 @@ type transport interface {
 	// answers returns how many bytes wait besides the program's messages.
 	answers() int
 
-	// eagerLimit returns the largest message that is worth sending eagerly, if there is credit.
+	// eagerLimit returns the largest message, in bytes, to send eagerly if there is credit.
 	eagerLimit() int
 	// maxHead returns how many bytes of a rendezvous message may follow its RTS, if there is credit.
 	maxHead() int
@@ -51,13 +51,13 @@ type transport interface {
 var _, _, _ transport = (*linkTransport)(nil), (*ringTransport)(nil), (*switchTransport)(nil)
 
 // switchTransport carries the stream to and from a peer over its link and, once both share memory,
-// through that. Each side says Switch as the last thing over the link. Whoever sends does not ask
-// which it is.
+// through that. Switch is the last envelope that each side sends over the link. Senders do not
+// distinguish the two.
 type switchTransport struct {
 	link     linkTransport
 	ring     ringTransport
-	toRing   bool // what is sent goes through the ring, once the link has taken all that is before
-	fromRing bool // what the peer sends comes through its ring
+	toRing   bool // envelopes are sent through the ring, once the link has accepted all before them
+	fromRing bool // the peer sends through its ring
 }
 
 // switchOver sends everything from now on through the ring.
@@ -72,7 +72,7 @@ func (s *switchTransport) connected() bool { return s.link.l != nil }
 // shared reports whether messages go through shared memory in both directions.
 func (s *switchTransport) shared() bool { return s.toRing && s.fromRing }
 
-// out returns what carries what is said now.
+// out returns the transport of the next envelope.
 func (s *switchTransport) out() transport {
 	if s.toRing {
 		return &s.ring
@@ -80,7 +80,7 @@ func (s *switchTransport) out() transport {
 	return &s.link
 }
 
-// Small messages find their way without an interface.
+// sendSmall avoids the call through an interface for small messages.
 func (s *switchTransport) sendSmall(env wire.Envelope, b []byte) bool {
 	if s.toRing {
 		return s.ring.sendSmall(env, b)
@@ -106,7 +106,7 @@ func (s *switchTransport) eagerLimit() int { return s.out().eagerLimit() }
 
 func (s *switchTransport) maxHead() int { return s.out().maxHead() }
 
-// What was said before the change may be queued for the link still.
+// Envelopes from before the switch may still be queued for the link.
 
 func (s *switchTransport) remove(r *Request) int { return s.link.remove(r) + s.ring.remove(r) }
 
@@ -129,7 +129,7 @@ func (s *switchTransport) queued() bool { return s.link.queued() || s.ring.queue
 
 func (s *switchTransport) answers() int { return s.link.answers() + s.ring.answers() }
 
-// bulk is the sends whose CTS has come, of which one chunk each is sent in rotation.
+// bulk holds the sends whose CTS has arrived; one chunk of each is sent in rotation.
 type bulk []*Request
 
 func (b *bulk) add(r *Request) {
