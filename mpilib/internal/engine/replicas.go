@@ -131,8 +131,9 @@ func (s *replicas) sendTo(process int, send func(p *peer)) {
 	s.e.dispatches = append(s.e.dispatches, p)
 }
 
-// requestLinks requests a link to each process of a rank: each gets acknowledgements of what was delivered, or may be the next
-// to send.
+// requestLinks requests a link to each process of a rank: each gets acknowledgements of what was
+// delivered, may be the next to send, or decides what this one waits for. Without a link its death
+// would not be noticed.
 func (s *replicas) requestLinks(rank int) {
 	if s == nil || s.e.cfg.Connect == nil {
 		return
@@ -193,6 +194,9 @@ func (s *replicas) receive(r *Request) {
 	}
 	r.posting = &replica.Receive{Context: r.Context, Source: r.Peer, Tag: r.Tag, Owner: r}
 	s.unposted[r] = true
+	if r.Peer == AnySource {
+		s.requestLinks(s.e.cfg.Rank)
+	}
 	s.process.Post(r.posting)
 	s.e.carryOut()
 }
@@ -418,6 +422,7 @@ func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (s
 			e.carryOut()
 			return data, nil
 		}
+		s.requestLinks(e.cfg.Rank) // who is to decide may die before it says anything
 		e.wakeReaders()
 		e.mu.Unlock()
 		select {

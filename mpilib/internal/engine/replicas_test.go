@@ -210,6 +210,42 @@ func TestPoint(t *testing.T) {
 	}
 }
 
+// A replica that waits for another one's decision notices that that has died, though they had nothing to say to each other before.
+func TestUnlinkedLeader(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	dead := errors.New("nobody is there")
+	wait := map[string]func(*Engine) error{
+		"point": func(e *Engine) error {
+			_, err := e.Point(ctx, 1, func() string { return "" })
+			return err
+		},
+		"receive": func(e *Engine) error {
+			var r Request
+			e.Irecv(&r, everyone{}, 0, AnySource, 1, make([]byte, 1))
+			if err := e.Send(ctx, everyone{}, 0, 0, 1, []byte{1}, Standard); err != nil {
+				return err
+			}
+			_, err := r.Wait(ctx)
+			return err
+		},
+	}
+	for name, f := range wait {
+		t.Run(name, func(t *testing.T) {
+			var e *Engine
+			e = New(Config{Rank: 0, Size: 1, Unexpected: 1 << 20, Replication: Replication{Replica: 1, Replicas: 2},
+				Connect: func(_ context.Context, process int) error {
+					e.MarkFailed(process, dead)
+					return dead
+				}})
+			t.Cleanup(e.Close)
+			if err := f(e); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A process that the others take for failed is told so when it next hears from them; the others go on without it.
 func TestExpelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
