@@ -77,7 +77,9 @@ func TestStandard_3_9_ActiveAndInactive(t *testing.T) {
 			if err := p.Start(); !errors.Is(err, ErrActive) {
 				return fmt.Errorf("started twice: %v", err)
 			}
-			p.Cancel()
+			if err := p.Cancel(); err != nil {
+				return err
+			}
 			if st, err := p.Wait(ctx); err != nil || !st.Cancelled {
 				return fmt.Errorf("cancelled: %+v, %w", st, err)
 			}

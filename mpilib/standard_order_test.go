@@ -177,7 +177,9 @@ func TestStandard_3_5_LaterReceive(t *testing.T) {
 		if _, done, err := never.Test(); done {
 			return fmt.Errorf("a receive with tag 0 got one of the others: %v", err)
 		}
-		never.Cancel()
+		if err := never.Cancel(); err != nil {
+			return err
+		}
 		st, err := never.Wait(ctx)
 		if !st.Cancelled {
 			err = fmt.Errorf("not cancelled: %+v, %v", st, err)

@@ -153,7 +153,9 @@ func TestStandard_3_8_4_CancelReceive(t *testing.T) {
 		}
 		bufs := [][]byte{bytes.Repeat([]byte{9}, n), make([]byte, n)}
 		cancelled, taker := Irecv(c, bufs[0], 0, 1), Irecv(c, bufs[1], AnySource, 1)
-		cancelled.Cancel()
+		if err := cancelled.Cancel(); err != nil {
+			return err
+		}
 		st, err := cancelled.Wait(ctx)
 		if !st.Cancelled || err != nil {
 			return fmt.Errorf("not cancelled: %+v, %v", st, err)
@@ -201,8 +203,9 @@ func TestStandard_3_8_4_CancelSend(t *testing.T) {
 							return err
 						}
 					}
-					r.Cancel()
-					r.Cancel()
+					if err := errors.Join(r.Cancel(), r.Cancel()); err != nil {
+						return err
+					}
 					gone, err := verdict(ctx, c, r)
 					if gone && mode.name == "Ibsend" || !gone && late && mode.name == "Issend" {
 						err = fmt.Errorf("%s: cancelled is %t", mode.name, gone)
@@ -237,7 +240,9 @@ func TestStandard_3_8_4_CancelMatchedSend(t *testing.T) {
 				if err := fence(ctx, c, 1); err != nil { // the message has been probed
 					return err
 				}
-				r.Cancel()
+				if err := r.Cancel(); err != nil {
+					return err
+				}
 				err := fence(ctx, c, 1) // the cancel has arrived
 				if st, err1 := r.Wait(ctx); err1 != nil || st.Cancelled {
 					return fmt.Errorf("%s: %+v, %v", mode.name, st, err1)
@@ -276,7 +281,9 @@ func TestStandard_3_8_4_CancelRace(t *testing.T) {
 							return err
 						}
 					}
-					r.Cancel()
+					if err := r.Cancel(); err != nil {
+						return err
+					}
 					if _, err := verdict(ctx, c, r); err != nil {
 						return err
 					}
@@ -332,7 +339,9 @@ func TestStandard_3_8_4_CancelSelf(t *testing.T) {
 						return fmt.Errorf("%s: not here: %v", mode.name, err)
 					}
 				}
-				r.Cancel()
+				if err := r.Cancel(); err != nil {
+					return err
+				}
 				buf := make([]byte, n)
 				st, done, err := r.Test()
 				if err != nil || probed && st.Cancelled || mode.name == "Issend" && !probed && !st.Cancelled {
