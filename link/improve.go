@@ -223,6 +223,9 @@ func (q quality) waysUp() (ways []overlay.Ways) {
 // improve tries to get a better carrier than one of quality than, and reports whether the link
 // moved.
 func (sv *supervisor) improve(ctx context.Context, than quality) bool {
+	if c := sv.idleBetter(than); c != nil && sv.choose(c) {
+		return true
+	}
 	for _, c := range sv.link.stream.Carriers() {
 		sv.link.stream.Ask(c.Carrier) // for the comparison; the answer arrives before the dial is done
 	}
@@ -232,6 +235,21 @@ func (sv *supervisor) improve(ctx context.Context, than quality) bool {
 		}
 	}
 	return false
+}
+
+// idleBetter returns the best carrier that is not in use although it is better than one of quality
+// than, or nil. There is one after the other end dialled it while this one used another of that
+// kind, which was then left; a new carrier is compared with it, and would be worse.
+func (sv *supervisor) idleBetter(than quality) (best *stream.Carrier) {
+	for _, c := range sv.link.stream.Carriers() {
+		if c.Used || c.Silent || c.Carrier.Owner.(*carrierInfo).left.Load() {
+			continue
+		}
+		if q := sv.qualityOf(c); q.better(than) {
+			best, than = c.Carrier, q
+		}
+	}
+	return best
 }
 
 var (

@@ -165,6 +165,41 @@ func TestLinkMoves(t *testing.T) {
 	}
 }
 
+// relayOnly is a connector that finds no path but a relay.
+type relayOnly struct{ overlay.Connector }
+
+func (c relayOnly) Dial(ctx context.Context, to overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	return c.Connector.Dial(ctx, to, ways|overlay.RelayOnly)
+}
+
+// TestIdleCarrierIsUsed: the end that decides moves the link to a better carrier that it has
+// although only the other end finds that path.
+func TestIdleCarrierIsUsed(t *testing.T) {
+	r := newRoads(t)
+	r.block(overlay.Direct, errors.New("the road is closed"))
+	links, meshes := meshesOf(t, r, 0, func(rank uint32, c overlay.Connector) overlay.Connector {
+		if rank == 1 {
+			return relayOnly{c}
+		}
+		return c
+	})
+	if err := meshes[1].Connect(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	a, b := linked(t, links[0]), linked(t, links[1])
+	if !b.Dialled {
+		t.Fatal("the other end dialled the link")
+	}
+	current(t, a, overlay.Relay)
+	r.block(overlay.Direct, nil)
+	if _, err := meshes[0].kept()[0].dial(t.Context(), oneDial, overlay.AllWays); err != nil {
+		t.Fatal(err)
+	}
+	current(t, b, overlay.Direct)
+	current(t, a, overlay.Direct)
+	pump(t, a, b, 1<<20)
+}
+
 // TestLinkFallsBack: a link without a relay gets one when its path falls silent, although dials in
 // all ways find none.
 func TestLinkFallsBack(t *testing.T) {
