@@ -12,12 +12,12 @@ import (
 
 // trafficView is the known traffic from one site to another.
 type trafficView struct {
-	Told   bool    // at least one daemon reported traffic
-	Rate   float64 // bit/s
-	Bytes  uint64
-	Waits  uint64
-	Held   string // "quota.per_job.rate 16Mbit/s at proxy p1": the current bottleneck; "" if there is none
-	Direct bool   // some links of the pair pass no daemon
+	Reported bool    // at least one daemon reported traffic
+	Rate     float64 // bit/s
+	Bytes    uint64
+	Waits    uint64
+	Held     string // "quota.per_job.rate 16Mbit/s at proxy p1": the current bottleneck; "" if there is none
+	Direct   bool   // some links of the pair pass no daemon
 }
 
 // addTraffic fills in the traffic between the sites of each row.
@@ -56,7 +56,7 @@ func sumFlows(flows []traffic.Flow) trafficView {
 		}
 		views[seen].Rate += f.Rate
 		views[seen].Bytes += f.Bytes
-		v.Told = true
+		v.Reported = true
 		v.Waits += f.Waits
 		if f.Held && v.Held == "" {
 			v.Held = heldBy(f)
@@ -86,9 +86,9 @@ const notCounted = "direct: not counted here"
 // Text returns the rate and the bytes in words.
 func (v trafficView) Text() string {
 	switch {
-	case !v.Told && v.Direct:
+	case !v.Reported && v.Direct:
 		return notCounted
-	case !v.Told:
+	case !v.Reported:
 		return "-"
 	}
 	text := fmt.Sprintf("%s, %s", bitRate(v.Rate), byteSize(v.Bytes))
@@ -100,7 +100,7 @@ func (v trafficView) Text() string {
 
 // add returns the traffic of both directions.
 func (v trafficView) add(other trafficView) trafficView {
-	return trafficView{v.Told || other.Told, v.Rate + other.Rate, v.Bytes + other.Bytes, v.Waits + other.Waits, cmp.Or(v.Held, other.Held), v.Direct || other.Direct}
+	return trafficView{v.Reported || other.Reported, v.Rate + other.Rate, v.Bytes + other.Bytes, v.Waits + other.Waits, cmp.Or(v.Held, other.Held), v.Direct || other.Direct}
 }
 
 // short returns a text that fits on the map.

@@ -364,7 +364,7 @@ func (p pairRow) summary() string {
 		return fmt.Sprintf("%s to %s: no link yet; %s is tried first", p.Asker, p.Target, p.Plan)
 	}
 	text := fmt.Sprintf("%s to %s: %s, set up in %s", p.Asker, p.Target, p.Now, milliseconds(p.SetupMS))
-	if p.Traffic.Told {
+	if p.Traffic.Reported {
 		text += "; carried: " + p.Traffic.Text()
 	}
 	return text
@@ -386,9 +386,9 @@ type pairView struct {
 
 type stepRow struct {
 	overlay.Step
-	Way     string        // "via both gateways"
-	Outcome OutcomeStatus // as reported
-	Told    bool          // an outcome was reported
+	Way      string        // "via both gateways"
+	Outcome  OutcomeStatus // as reported
+	Reported bool          // an outcome was reported
 }
 
 // viewPair returns the page of a pair; false if either site is not known.
@@ -432,7 +432,7 @@ func viewPair(s Status, latest []outcome, asker, target overlay.SiteID, now time
 		if via := step.Via.String(); via != "" {
 			row.Way = "via " + via
 		}
-		row.Outcome, row.Told = of[step.Technique]
+		row.Outcome, row.Reported = of[step.Technique]
 		v.Steps = append(v.Steps, row)
 	}
 	v.Rejected = v.Row.plan.Rejected

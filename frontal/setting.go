@@ -124,7 +124,7 @@ func (r IPv6Rules) given() bool {
 // value returns the declared rules, and for the others those of a closed site.
 func (r IPv6Rules) value(egress overlay.Egress) overlay.IPv6Rules {
 	return overlay.IPv6Rules{
-		Known: true, Inbound: r.Inbound.or(overlay.InboundNone), Filter: r.Filter.or(overlay.FilterStateful),
+		Measured: true, Inbound: r.Inbound.or(overlay.InboundNone), Filter: r.Filter.or(overlay.FilterStateful),
 		Refusal: r.Refusal.or(overlay.RefuseDrop), Egress: r.Egress.or(egress), UDP: r.UDP.or(false),
 	}
 }

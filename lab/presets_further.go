@@ -32,7 +32,7 @@ var (
 	})
 	symmetricSixProfile = with(symmetricProfile, func(p *overlay.SiteProfile) { p.IPv6, p.IPv6Rules = true, statefulSix })
 
-	statefulSix = overlay.IPv6Rules{Known: true, Filter: overlay.FilterStateful, UDP: true}
+	statefulSix = overlay.IPv6Rules{Measured: true, Filter: overlay.FilterStateful, UDP: true}
 )
 
 // symmetric translates each connection to a random port of its own.

@@ -95,7 +95,7 @@ func (p SiteProfile) OverIPv6() SiteProfile {
 	switch r := p.IPv6Rules; {
 	case p.IPv6Only:
 		six.Inbound, six.Ports, six.Filter, six.Refusal, six.UDP = p.Inbound, p.Ports, p.Filter, p.Refusal, p.UDP
-	case r.Known:
+	case r.Measured:
 		six.Inbound, six.Filter, six.Refusal, six.Egress, six.UDP = r.Inbound, r.Filter, r.Refusal, r.Egress, r.UDP
 	}
 	return six
@@ -149,7 +149,7 @@ func (p SiteProfile) Check() error {
 	if p.IPv6Rules.Inbound == InboundPorts {
 		return fmt.Errorf("ipv6_rules inbound is %v: a range of ports is known for IPv4 only; say %v or %v", p.IPv6Rules.Inbound, InboundNone, InboundOpen)
 	}
-	if !p.IPv6Rules.Known && p.IPv6Rules != (IPv6Rules{}) {
+	if !p.IPv6Rules.Measured && p.IPv6Rules != (IPv6Rules{}) {
 		return errors.New("ipv6_rules are given, and not said to be known")
 	}
 	return p.NATUDP.check("nat_udp")
@@ -165,12 +165,12 @@ func (n NAT) check(field string) error {
 // IPv6Rules is what a site's firewall does to IPv6, in the terms of the fields of SiteProfile that
 // have the same names. Inbound is not InboundPorts.
 type IPv6Rules struct {
-	Known   bool    `json:"known" yaml:"-"` // measured or declared; the other fields are zero otherwise
-	Inbound Inbound `json:"inbound" yaml:"inbound"`
-	Filter  Filter  `json:"filter" yaml:"filter"`
-	Refusal Refusal `json:"refusal" yaml:"refusal"`
-	Egress  Egress  `json:"egress" yaml:"egress"`
-	UDP     bool    `json:"udp" yaml:"udp"`
+	Measured bool    `json:"known" yaml:"-"` // measured or declared; the other fields are zero otherwise
+	Inbound  Inbound `json:"inbound" yaml:"inbound"`
+	Filter   Filter  `json:"filter" yaml:"filter"`
+	Refusal  Refusal `json:"refusal" yaml:"refusal"`
+	Egress   Egress  `json:"egress" yaml:"egress"`
+	UDP      bool    `json:"udp" yaml:"udp"`
 }
 
 // Ports is a closed range of TCP ports.

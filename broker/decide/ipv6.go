@@ -20,7 +20,7 @@ func (p pair) overIPv6() pair {
 }
 
 // hasIPv6Rules reports whether the profile says what the site's firewall does to IPv6.
-func hasIPv6Rules(s overlay.SiteProfile) bool { return s.IPv6Only || s.IPv6Rules.Known }
+func hasIPv6Rules(s overlay.SiteProfile) bool { return s.IPv6Only || s.IPv6Rules.Measured }
 
 // lacksIPv6 returns why nodes or gateways of the two sites cannot connect over IPv6, or "".
 func (p pair) lacksIPv6() string {
@@ -59,7 +59,7 @@ func (p pair) unknownOverIPv6(t overlay.Technique) string {
 				return fmt.Sprintf("it is not known whether datagrams leave %s over IPv6", s.Site)
 			}
 		}
-	case !l.IPv6Rules.Known:
+	case !l.IPv6Rules.Measured:
 		return fmt.Sprintf("it is not known what %s lets in over IPv6", l.Site)
 	case l.GatewayOnly:
 		return fmt.Sprintf("the gateway of %s listens on one address, of IPv4", l.Site)
@@ -80,7 +80,7 @@ func (p pair) judgeOverIPv6(t overlay.Technique, four verdict) verdict {
 		return four
 	}
 	if why := p.unknownOverIPv6(t); why != "" {
-		if p.listens(t).IPv6Rules.Known && t.Kind() != overlay.BothSend { // something can be done about it
+		if p.listens(t).IPv6Rules.Measured && t.Kind() != overlay.BothSend { // something can be done about it
 			four.reason += "; " + why
 		}
 		return four

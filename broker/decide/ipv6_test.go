@@ -30,7 +30,7 @@ func overSix(s overlay.SiteProfile) face {
 	switch {
 	case s.IPv6Only:
 		return face{exists: s.IPv6, open: s.Inbound == overlay.InboundOpen, lets: s.Egress == overlay.EgressAny, datagrams: s.UDP}
-	case s.IPv6Rules.Known:
+	case s.IPv6Rules.Measured:
 		return face{
 			exists: s.IPv6, lets: s.IPv6Rules.Egress == overlay.EgressAny, datagrams: s.IPv6Rules.UDP,
 			open: s.IPv6Rules.Inbound == overlay.InboundOpen && len(s.Networks) > 0 && !s.GatewayOnly,
@@ -60,7 +60,7 @@ func bothVersions() (all []overlay.SiteProfile) {
 	for _, in := range []overlay.Inbound{overlay.InboundNone, overlay.InboundOpen} {
 		for _, out := range []overlay.Egress{overlay.EgressAny, overlay.EgressNone} {
 			for _, udp := range []bool{false, true} {
-				six = append(six, overlay.IPv6Rules{Known: true, Filter: overlay.FilterStateful, Inbound: in, Egress: out, UDP: udp})
+				six = append(six, overlay.IPv6Rules{Measured: true, Filter: overlay.FilterStateful, Inbound: in, Egress: out, UDP: udp})
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestDecideBothVersions(t *testing.T) {
 // Where only a setting is missing for a direct dial over IPv6, the reason names it. An older
 // profile, without rules for IPv6, gets the plan that it always got.
 func TestDecideIPv6Reasons(t *testing.T) {
-	open := overlay.SiteProfile{Site: "sitea", Filter: overlay.FilterStateful, IPv6: true, IPv6Rules: overlay.IPv6Rules{Known: true, Inbound: overlay.InboundOpen, UDP: true}}
+	open := overlay.SiteProfile{Site: "sitea", Filter: overlay.FilterStateful, IPv6: true, IPv6Rules: overlay.IPv6Rules{Measured: true, Inbound: overlay.InboundOpen, UDP: true}}
 	hidden, other := open, open
 	hidden.GatewayOnly, other.Site, other.IPv6Rules.Inbound = true, "siteb", overlay.InboundNone
 	old := overlay.SiteProfile{Site: "sitec", Filter: overlay.FilterStateful, IPv6: true, UDP: true}

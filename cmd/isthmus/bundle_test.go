@@ -143,7 +143,7 @@ func TestBundleList(t *testing.T) {
 		t.Errorf("%+v", asJSON)
 	}
 	m := manifestOf(t, asJSON.stdout)
-	if m.Made.IsZero() || m.Names == "" || len(m.Gaps) == 0 {
+	if m.Created.IsZero() || m.Names == "" || len(m.Gaps) == 0 {
 		t.Errorf("the manifest lacks something: %+v", m)
 	}
 	var names []string

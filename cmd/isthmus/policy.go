@@ -176,7 +176,7 @@ func explain(w io.Writer, e policy.Explanation, asJSON bool) error {
 	if text := e.Within(); text != "" {
 		fmt.Fprintf(w, "within %s\n", text)
 	}
-	for _, text := range e.Said {
+	for _, text := range e.WouldRefuse {
 		fmt.Fprintln(w, text)
 	}
 	return nil

@@ -534,7 +534,7 @@ func TestConversionsAreChecked(t *testing.T) {
 		NAT:     overlay.NAT{Mapping: overlay.AddressDependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true},
 		NATUDP:  overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent, KeepsPort: true},
 		UDPRate: 1_000_000, MTU: 1400, IdleTCP: 300, IdleUDP: 30, IPv6: true, IPv6Only: true,
-		IPv6Rules: overlay.IPv6Rules{Known: true, Inbound: overlay.InboundOpen, Filter: overlay.FilterStateless, Refusal: overlay.RefuseReset, Egress: overlay.EgressNone, UDP: true},
+		IPv6Rules: overlay.IPv6Rules{Measured: true, Inbound: overlay.InboundOpen, Filter: overlay.FilterStateless, Refusal: overlay.RefuseReset, Egress: overlay.EgressNone, UDP: true},
 		Forbidden: []overlay.Technique{overlay.Direct}}
 	if back, err := control.ProfileFromPB("sitea", control.ProfileToPB(profile)); err != nil || fmt.Sprint(back) != fmt.Sprint(profile) {
 		t.Errorf("%+v became %+v, %v", profile, back, err)

@@ -253,7 +253,7 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged,
 		UdpRate: p.UDPRate, Mtu: uint32(p.MTU), IdleTcp: p.IdleTCP, IdleUdp: p.IdleUDP, Ipv6: p.IPv6, Ipv6Only: p.IPv6Only,
 	}
-	if r := p.IPv6Rules; r.Known {
+	if r := p.IPv6Rules; r.Measured {
 		m.Ipv6Rules = &controlpb.Rules{Inbound: uint32(r.Inbound), Filter: uint32(r.Filter), Refusal: uint32(r.Refusal), Egress: uint32(r.Egress), Udp: r.UDP}
 	}
 	for _, n := range p.Networks {
@@ -293,7 +293,7 @@ func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfi
 	p.Egress = overlay.Egress(enum("egress rule", m.GetEgress(), uint8(overlay.EgressHTTPProxyTLS)))
 	if r := m.GetIpv6Rules(); r != nil {
 		p.IPv6Rules = overlay.IPv6Rules{
-			Known: true, UDP: r.GetUdp(),
+			Measured: true, UDP: r.GetUdp(),
 			Inbound: overlay.Inbound(enum("inbound rule of IPv6", r.GetInbound(), uint8(overlay.InboundOpen))),
 			Filter:  overlay.Filter(enum("filter of IPv6", r.GetFilter(), uint8(overlay.FilterStrict))),
 			Refusal: overlay.Refusal(enum("refusal of IPv6", r.GetRefusal(), uint8(overlay.RefuseReset))),

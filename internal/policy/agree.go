@@ -212,14 +212,14 @@ func (g *Agreement) Would() []string {
 // Explanation is an agreement with its consequences in words, for JSON.
 type Explanation struct {
 	Agreement
-	Error string            `json:"error,omitempty"` // why the link is refused
-	Left  map[string]string `json:"left,omitempty"`  // excluded techniques -> why
-	Said  []string          `json:"would,omitempty"` // what dry-run mode would have refused
+	Error       string            `json:"error,omitempty"` // why the link is refused
+	Left        map[string]string `json:"left,omitempty"`  // excluded techniques -> why
+	WouldRefuse []string          `json:"would,omitempty"` // what dry-run mode would have refused
 }
 
 // Explain describes the agreement in words.
 func (g *Agreement) Explain() Explanation {
-	e := Explanation{Agreement: *g, Said: g.Would()}
+	e := Explanation{Agreement: *g, WouldRefuse: g.Would()}
 	if err := g.Err(); err != nil {
 		e.Error = err.Error()
 		return e

@@ -68,7 +68,7 @@ func appendNode(b []byte, id overlay.NodeID) []byte {
 
 // Decode decodes a message. It shares no memory with b.
 func Decode(b []byte) (Message, error) {
-	r := reader{rest: b}
+	r := reader{remaining: b}
 	if v := r.byte(); r.err == nil && v != codecVersion {
 		r.fail("version %d; this host speaks %d", v, codecVersion)
 	}
@@ -82,8 +82,8 @@ func Decode(b []byte) (Message, error) {
 	if n > MaxMembers+1 {
 		r.fail("%d entries; at most %d", n, MaxMembers+1)
 	}
-	if n > len(r.rest)/minLen {
-		r.fail("%d entries in %d bytes", n, len(r.rest))
+	if n > len(r.remaining)/minLen {
+		r.fail("%d entries in %d bytes", n, len(r.remaining))
 	}
 	if r.err == nil && n > 0 {
 		m.Entries = make([]Entry, n)
@@ -91,8 +91,8 @@ func Decode(b []byte) (Message, error) {
 	for i := range m.Entries {
 		m.Entries[i] = r.entry()
 	}
-	if len(r.rest) > 0 {
-		r.fail("%d bytes too many", len(r.rest))
+	if len(r.remaining) > 0 {
+		r.fail("%d bytes too many", len(r.remaining))
 	}
 	if r.err != nil {
 		return Message{}, r.err
@@ -102,8 +102,8 @@ func Decode(b []byte) (Message, error) {
 
 // reader decodes a message and keeps its first error.
 type reader struct {
-	rest []byte
-	err  error
+	remaining []byte
+	err       error
 }
 
 func (r *reader) fail(format string, args ...any) {
@@ -114,15 +114,15 @@ func (r *reader) fail(format string, args ...any) {
 
 // take returns the next n bytes, of which there are at most 255, or zeros after an error.
 func (r *reader) take(n int) []byte {
-	if len(r.rest) < n {
+	if len(r.remaining) < n {
 		r.fail("it ends early")
 	}
 	if r.err != nil {
 		var zeros [255]byte
 		return zeros[:n]
 	}
-	b := r.rest[:n]
-	r.rest = r.rest[n:]
+	b := r.remaining[:n]
+	r.remaining = r.remaining[n:]
 	return b
 }
 

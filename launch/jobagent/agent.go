@@ -74,8 +74,8 @@ func serve(ln *net.UnixListener, guard int, dead <-chan struct{}) {
 	a.ctx, a.stop = context.WithCancelCause(context.Background())
 	a.thread.start()
 	a.lonely = time.AfterFunc(a.orphan, a.orphaned)
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT)
 	accepting := make(chan struct{})
 	go func() { // ends with the listener
@@ -86,7 +86,7 @@ func serve(ln *net.UnixListener, guard int, dead <-chan struct{}) {
 	case <-a.free:
 	case <-dead:
 		a.kill("the guard of its job agent was killed")
-	case <-told:
+	case <-terminated:
 		a.kill("its job agent was ordered to end")
 	}
 	// Without a release, the submitter still gets the reason, if it is attached.

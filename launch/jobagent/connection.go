@@ -15,14 +15,14 @@ import (
 
 // connection is a connection with a helper.
 type connection struct {
-	a    *agent
-	c    *net.UnixConn
-	have uint64                 // the last event that was sent
-	told uint64                 // last sent count of input bytes taken
-	out  chan *gatepb.FromAgent // answers; an answer waits while it is full
-	wake chan struct{}          // there may be more to send
-	over chan struct{}          // closed when the connection is
-	once sync.Once              // guards the close
+	a             *agent
+	c             *net.UnixConn
+	have          uint64                 // the last event that was sent
+	takenReported uint64                 // last sent count of input bytes taken
+	out           chan *gatepb.FromAgent // answers; an answer waits while it is full
+	wake          chan struct{}          // there may be more to send
+	over          chan struct{}          // closed when the connection is
+	once          sync.Once              // guards the close
 }
 
 func (c *connection) close() {
@@ -57,7 +57,7 @@ func (a *agent) attach(c *connection, m *gatepb.Open) bool {
 	if err != nil {
 		opened.Fault = err.Error()
 	}
-	opened.Folder, c.have, c.told = dir, m.Have, opened.Taken
+	opened.Folder, c.have, c.takenReported = dir, m.Have, opened.Taken
 	opened.Waits = a.waits()
 	c.out <- &gatepb.FromAgent{Say: &gatepb.FromAgent_Opened{Opened: opened}}
 	a.mu.Lock()
@@ -171,8 +171,8 @@ func (c *connection) speak() {
 			continue
 		default:
 		}
-		if taken := c.a.input.taken(); taken != c.told {
-			c.told = taken
+		if taken := c.a.input.taken(); taken != c.takenReported {
+			c.takenReported = taken
 			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Taken{Taken: &gatepb.Taken{Bytes: taken}}}) != nil {
 				return
 			}

@@ -30,10 +30,10 @@ type Link struct {
 // Offer is what the grid has: hosts, and the links between them. Make it with NewOffer; then enter
 // the measurements.
 type Offer struct {
-	hosts []Host
-	sites map[[2]overlay.SiteID]Link
-	pairs map[[2]overlay.NodeID]Link
-	told  map[overlay.SiteID]bool // sites with a host that has an entry in pairs
+	hosts    []Host
+	sites    map[[2]overlay.SiteID]Link
+	pairs    map[[2]overlay.NodeID]Link
+	reported map[overlay.SiteID]bool // sites with a host that has an entry in pairs
 
 	site  []int    // host: index into links; nil until surveyed
 	links [][]Link // site, site
@@ -56,10 +56,10 @@ func NewOffer(hosts []Host) (*Offer, error) {
 		seen[h.Node] = true
 	}
 	return &Offer{
-		hosts: hosts,
-		sites: map[[2]overlay.SiteID]Link{},
-		pairs: map[[2]overlay.NodeID]Link{},
-		told:  map[overlay.SiteID]bool{},
+		hosts:    hosts,
+		sites:    map[[2]overlay.SiteID]Link{},
+		pairs:    map[[2]overlay.NodeID]Link{},
+		reported: map[overlay.SiteID]bool{},
 	}, nil
 }
 
@@ -71,7 +71,7 @@ func (o *Offer) Sites(from, to overlay.SiteID, l Link) { o.sites[[2]overlay.Site
 // limits of a profile do not tell it apart from its neighbours, it adds no cost to the search.
 func (o *Offer) Hosts(from, to overlay.NodeID, l Link) {
 	o.pairs[[2]overlay.NodeID{from, to}] = l
-	o.told[from.Site], o.told[to.Site] = true, true
+	o.reported[from.Site], o.reported[to.Site] = true, true
 }
 
 // surveyed returns the offer with tables of all links, for many look-ups.
@@ -123,7 +123,7 @@ func (o *Offer) siteLink(a, b overlay.SiteID) Link {
 func (o *Offer) lookUp(a, b int) Link {
 	from, to := o.hosts[a].Node, o.hosts[b].Node
 	l := o.siteLink(from.Site, to.Site)
-	if !o.told[from.Site] || !o.told[to.Site] {
+	if !o.reported[from.Site] || !o.reported[to.Site] {
 		return l
 	}
 	own := worse(o.pairs[[2]overlay.NodeID{from, to}], o.pairs[[2]overlay.NodeID{to, from}])

@@ -94,13 +94,13 @@ func (o *Offer) split(s *scale) (zones []zone) {
 	})
 	best := quality{0, len(s.bandwidths)}
 	for _, h := range order {
-		told := o.told[o.hosts[h].Node.Site]
+		reported := o.reported[o.hosts[h].Node.Site]
 		at := slices.IndexFunc(zones, func(z zone) bool {
 			first := z.hosts[0]
 			if o.hosts[first].Node.Site != o.hosts[h].Node.Site || s.grade(o.link(first, h)) != best {
 				return false
 			}
-			return !told || !slices.ContainsFunc(order, func(x int) bool {
+			return !reported || !slices.ContainsFunc(order, func(x int) bool {
 				return x != h && x != first && s.grade(o.link(first, x)) != s.grade(o.link(h, x))
 			})
 		})

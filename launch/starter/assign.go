@@ -22,12 +22,12 @@ type Mapped struct {
 // accounts assigns an account to each job. It does not look at processes: the caller reports which
 // accounts are in use.
 type accounts struct {
-	rules []Mapped
-	free  Range
-	never []uint32          // accounts that no job gets, whatever a rule says
-	live  map[uint32]string // the submitter whose jobs an account runs now; "" if unknown
-	used  []uint32          // accounts of the range in the order of their last use, oldest first
-	next  uint32            // how many of the range were assigned at least once
+	rules    []Mapped
+	free     Range
+	excluded []uint32          // accounts that no job gets, whatever a rule says
+	live     map[uint32]string // the submitter whose jobs an account runs now; "" if unknown
+	used     []uint32          // accounts of the range in the order of their last use, oldest first
+	next     uint32            // how many of the range were assigned at least once
 }
 
 // submitterOf returns what counts as one submitter: the same user of a site, on any of its nodes.
@@ -74,7 +74,7 @@ func (a *accounts) assign(identity string) (uint32, error) {
 
 // check refuses accounts that can read keys or have root's rights.
 func (a *accounts) check(uid uint32) error {
-	if uid == 0 || slices.Contains(a.never, uid) {
+	if uid == 0 || slices.Contains(a.excluded, uid) {
 		return fmt.Errorf("account %d runs no jobs: it is root's, or may read the keys of a daemon", uid)
 	}
 	return nil

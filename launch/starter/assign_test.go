@@ -12,7 +12,7 @@ import (
 func TestAccountsAgainstAList(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		a := &accounts{rules: []Mapped{{"alice@a/*", 5}, {"*@b/n1", 6}}, free: Range{100, 104}, never: []uint32{7}, live: map[uint32]string{}}
+		a := &accounts{rules: []Mapped{{"alice@a/*", 5}, {"*@b/n1", 6}}, free: Range{100, 104}, excluded: []uint32{7}, live: map[uint32]string{}}
 		owner, lastUse := map[uint32]string{}, map[uint32]int{}
 		for step := range 200 {
 			if rng.IntN(2) == 0 {
@@ -65,7 +65,7 @@ func TestAccountsAgainstAList(t *testing.T) {
 
 // No rule gives a job root's account, or the helper's.
 func TestAccountsThatNobodyGets(t *testing.T) {
-	a := &accounts{rules: []Mapped{{"r@a/*", 0}, {"h@a/*", 7}}, free: Range{100, 100}, never: []uint32{7}, live: map[uint32]string{}}
+	a := &accounts{rules: []Mapped{{"r@a/*", 0}, {"h@a/*", 7}}, free: Range{100, 100}, excluded: []uint32{7}, live: map[uint32]string{}}
 	for _, identity := range []string{"r@a/n", "h@a/n"} {
 		if uid, err := a.assign(identity); err == nil {
 			t.Errorf("%s gets %d", identity, uid)

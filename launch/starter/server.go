@@ -65,10 +65,10 @@ type started struct {
 func New(opts Options) *Server {
 	s := &Server{
 		opts: opts, agents: map[string]*started{},
-		accounts: &accounts{rules: opts.Rules, free: opts.Range, never: []uint32{opts.Helper}, live: map[uint32]string{}},
+		accounts: &accounts{rules: opts.Rules, free: opts.Range, excluded: []uint32{opts.Helper}, live: map[uint32]string{}},
 	}
 	if uid := os.Getuid(); uid != 0 {
-		s.accounts.never = append(s.accounts.never, uint32(uid))
+		s.accounts.excluded = append(s.accounts.excluded, uint32(uid))
 	}
 	s.load()
 	return s

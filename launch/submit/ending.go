@@ -128,10 +128,10 @@ func (d *driver) verdict() error {
 // annotated is an error with additional text.
 type annotated struct {
 	err  error
-	more string
+	note string
 }
 
-func (a *annotated) Error() string { return fmt.Sprintf("%v (%s)", a.err, a.more) }
+func (a *annotated) Error() string { return fmt.Sprintf("%v (%s)", a.err, a.note) }
 func (a *annotated) Unwrap() error { return a.err }
 
 // closeAll lets the conversations with the hosts of the job end, and releases the hosts that were

@@ -91,9 +91,9 @@ type feeder struct {
 	poke func() // signals that there may be something to send; it does not block
 
 	// Guarded by in.mu.
-	taken uint64
-	sent  uint64 // at least taken
-	told  bool   // the end of the input was sent
+	taken   uint64
+	sent    uint64 // at least taken
+	endSent bool   // the end of the input was sent
 }
 
 // join makes the feeder send, from the first byte on. Call it before anything is read.
@@ -137,12 +137,12 @@ func (f *feeder) next() *gatepb.ToNode {
 	rest := f.in.held[f.sent-f.in.start:]
 	piece := rest[:min(len(rest), inputPiece, inputAhead-int(f.sent-f.taken))]
 	end := f.in.ended && len(piece) == len(rest)
-	if len(piece) == 0 && (!end || f.told) {
+	if len(piece) == 0 && (!end || f.endSent) {
 		return nil
 	}
 	m := &gatepb.Input{Offset: f.sent, Data: append([]byte(nil), piece...), End: end}
 	f.sent += uint64(len(piece))
-	f.told = end
+	f.endSent = end
 	return &gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: m}}
 }
 
@@ -165,5 +165,5 @@ func (f *feeder) restart(taken uint64) {
 	f.in.mu.Lock()
 	defer f.in.mu.Unlock()
 	f.took(taken)
-	f.sent, f.told = f.taken, false
+	f.sent, f.endSent = f.taken, false
 }

@@ -13,9 +13,9 @@ import (
 
 // staging is the progress of one host.
 type staging struct {
-	ready bool
-	moved time.Time // time of the last progress
-	sent  int64
+	ready      bool
+	progressed time.Time // time of the last progress
+	sent       int64
 }
 
 // counter counts bytes of files. Safe for concurrent use.
@@ -33,7 +33,7 @@ func (c *counter) add(node overlay.NodeID, missing, sent int64) {
 	c.of[node] += missing + sent
 }
 
-func (c *counter) read(node overlay.NodeID) (missing, sent, moved int64) {
+func (c *counter) read(node overlay.NodeID) (missing, sent, total int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.missing, c.sent, c.of[node]
@@ -45,7 +45,7 @@ func (d *driver) stageAll() {
 	for _, h := range used {
 		s := d.stages[h.Node]
 		if s == nil {
-			s = &staging{moved: now}
+			s = &staging{progressed: now}
 			d.stages[h.Node] = s
 			s.ready = d.talks[h.Node].stage.begin()
 			d.talks[h.Node].poke()
@@ -65,10 +65,10 @@ func (d *driver) stageAll() {
 // stalled drops the hosts that make no progress.
 func (d *driver) stalled(now time.Time) {
 	for node, s := range d.stages {
-		_, _, moved := d.bytes.read(node)
-		if moved != s.sent || s.ready {
-			s.sent, s.moved = moved, now
-		} else if now.Sub(s.moved) > stallTime {
+		_, _, total := d.bytes.read(node)
+		if total != s.sent || s.ready {
+			s.sent, s.progressed = total, now
+		} else if now.Sub(s.progressed) > stallTime {
 			d.drop(node, fmt.Errorf("%s took nothing of the files for %v", node, stallTime), now)
 			return
 		}

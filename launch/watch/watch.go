@@ -111,7 +111,7 @@ func New(cfg Config) (*Watch, error) {
 		return nil, err
 	}
 	w.mail = mail{w: w, hosts: map[overlay.NodeID]*hostQueue{}, over: map[overlay.NodeID]time.Time{}}
-	w.news = news{w: w, told: map[overlay.NodeID]bool{}}
+	w.news = news{w: w, reported: map[overlay.NodeID]bool{}}
 	return w, nil
 }
 
@@ -235,19 +235,19 @@ func (w *Watch) do(ctx context.Context, out gossip.Output) {
 type news struct {
 	w *Watch
 
-	mu      sync.Mutex // not held during calls
-	told    map[overlay.NodeID]bool
-	queue   []func() // at most one for each host
-	telling bool
+	mu       sync.Mutex // not held during calls
+	reported map[overlay.NodeID]bool
+	queue    []func() // at most one for each host
+	telling  bool
 }
 
 func (n *news) add(h Host, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.told[h.Node] {
+	if n.reported[h.Node] {
 		return
 	}
-	n.told[h.Node] = true
+	n.reported[h.Node] = true
 	n.queue = append(n.queue, func() { n.w.cfg.Dead(h, why) })
 	if !n.telling {
 		n.telling = true

@@ -41,8 +41,8 @@ type host struct {
 	dead bool // it neither sends nor receives
 	over bool // its watch has ended
 
-	told map[int][]time.Time // by dead host
-	why  string
+	reports map[int][]time.Time // by dead host
+	why      string
 }
 
 func name(i int) overlay.NodeID {
@@ -60,7 +60,7 @@ func newGrid(t *testing.T, n int, seed uint64, set func(*grid)) *grid {
 	ctx := context.WithoutCancel(t.Context())
 	var waits []time.Duration
 	for i := range n {
-		h := &host{g: g, at: i, told: map[int][]time.Time{}}
+		h := &host{g: g, at: i, reports: map[int][]time.Time{}}
 		g.hosts = append(g.hosts, h)
 		w, err := New(Config{Self: name(i), Hosts: all, Carrier: h, Dead: h.hear, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -109,7 +109,7 @@ func (h *host) hear(of Host, why string) {
 	if of.Node != name(i) || len(of.Ranks) != 2 {
 		h.g.t.Errorf("%v is told of %+v", name(h.at), of)
 	}
-	h.told[i] = append(h.told[i], time.Now())
+	h.reports[i] = append(h.reports[i], time.Now())
 	h.why = why
 }
 
@@ -154,10 +154,10 @@ func (g *grid) toldOf(died map[int]time.Duration) {
 		if h.dead {
 			continue
 		}
-		if len(h.told) != len(died) {
-			g.t.Errorf("%v was told of %v; dead are %v", name(h.at), h.told, died)
+		if len(h.reports) != len(died) {
+			g.t.Errorf("%v was told of %v; dead are %v", name(h.at), h.reports, died)
 		}
-		for i, times := range h.told {
+		for i, times := range h.reports {
 			when, dead := died[i]
 			// Bound, a period, and the delay of a message.
 			if wait := times[0].Sub(g.start.Add(when)); !dead || len(times) != 1 || wait > h.w.Bound()+520*time.Millisecond {

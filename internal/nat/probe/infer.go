@@ -157,7 +157,7 @@ func (o Observations) noteIPv6Rules(p *overlay.SiteProfile, note func(field stri
 
 // defaultIPv6Rules returns the values to assume for fields that are not known when others are.
 func defaultIPv6Rules(p overlay.SiteProfile) overlay.IPv6Rules {
-	return overlay.IPv6Rules{Known: true, Filter: overlay.FilterStateful, Egress: p.Egress}
+	return overlay.IPv6Rules{Measured: true, Filter: overlay.FilterStateful, Egress: p.Egress}
 }
 
 // inferred is a value that was learned, and how, or why it was not.

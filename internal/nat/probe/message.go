@@ -146,7 +146,7 @@ func Value(p overlay.SiteProfile, field string) string {
 func ipv6Value(p overlay.SiteProfile, field string) string {
 	r := p.IPv6Rules
 	switch {
-	case !r.Known:
+	case !r.Measured:
 		return ""
 	case field == IPv6Inbound:
 		return r.Inbound.String()
@@ -247,7 +247,7 @@ func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 
 // setIPv6Value sets one of the rules for IPv6, and what is assumed of the others if it is the first.
 func setIPv6Value(p *overlay.SiteProfile, f Finding) {
-	if !p.IPv6Rules.Known {
+	if !p.IPv6Rules.Measured {
 		p.IPv6Rules = defaultIPv6Rules(*p)
 	}
 	r, text := &p.IPv6Rules, []byte(f.Value)

@@ -26,11 +26,11 @@ func unforeseen() map[string]overlay.SiteProfile {
 		"wscale-stripped": stateful, "options-stripped": stateful,
 		"ipv6-stateful-nat-symmetric": with(func(p *overlay.SiteProfile) {
 			p.NAT = overlay.NAT{Mapping: overlay.AddressAndPortDependent, Filtering: overlay.AddressAndPortDependent}
-			p.IPv6, p.IPv6Rules = true, overlay.IPv6Rules{Known: true, Filter: overlay.FilterStateful, UDP: true}
+			p.IPv6, p.IPv6Rules = true, overlay.IPv6Rules{Measured: true, Filter: overlay.FilterStateful, UDP: true}
 		}),
 		"ipv6-open-nat": with(func(p *overlay.SiteProfile) {
 			p.NAT, p.IPv6 = cone, true
-			p.IPv6Rules = overlay.IPv6Rules{Known: true, Inbound: overlay.InboundOpen, UDP: true}
+			p.IPv6Rules = overlay.IPv6Rules{Measured: true, Inbound: overlay.InboundOpen, UDP: true}
 		}),
 		"cgnat-over-stateful": with(func(p *overlay.SiteProfile) { p.NAT = cone }),
 		"nat-tcp-symmetric-udp-eim": with(func(p *overlay.SiteProfile) {

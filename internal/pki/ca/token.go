@@ -25,8 +25,8 @@ type Token struct {
 	Grid     string   `json:"grid"`
 	Identity string   `json:"identity"`           // or "helper SITE/*": any one node of the site
 	Projects []string `json:"projects,omitempty"` // of a user
-	Made     int64    `json:"made"`               // Unix milliseconds, by the CA's clock
-	Expires  int64    `json:"expires"`            // as Made
+	Created  int64    `json:"made"`               // Unix milliseconds, by the CA's clock
+	Expires  int64    `json:"expires"`            // as Created
 	Valid    int64    `json:"valid"`              // seconds for which the certificate is to be valid
 	Uses     int      `json:"uses"`
 	Nonce    string   `json:"nonce"` // 16 random bytes in hexadecimal: what is used up
@@ -62,7 +62,7 @@ func (a *CA) Token(t Token, now time.Time) (string, error) {
 
 // sign sets the remaining fields of the token and signs it for the grid of a root.
 func (t Token) sign(root *x509.Certificate, key crypto.Signer, now time.Time) (string, error) {
-	t.Grid, t.CA, t.Made = gridOf(root), control.Fingerprint(root), now.UnixMilli()
+	t.Grid, t.CA, t.Created = gridOf(root), control.Fingerprint(root), now.UnixMilli()
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	t.Nonce = hex.EncodeToString(nonce[:])
@@ -105,7 +105,7 @@ func (t Token) check() error {
 		return fmt.Errorf("%v has no projects; only users have", id)
 	case t.Uses < 1 || t.Uses > MaxUses:
 		return fmt.Errorf("%d uses, want 1 to %d", t.Uses, MaxUses)
-	case t.Expires <= t.Made:
+	case t.Expires <= t.Created:
 		return errors.New("the token expires before it is made")
 	case t.Valid < 1 || t.Valid > int64(100*365*24*time.Hour/time.Second):
 		return fmt.Errorf("a certificate that is valid for %d s", t.Valid)
@@ -168,7 +168,7 @@ func (t Token) Fits(id control.Identity) error {
 }
 
 // CreatedAt returns when the token was created, and ExpiresAt when it expires.
-func (t Token) CreatedAt() time.Time { return time.UnixMilli(t.Made) }
+func (t Token) CreatedAt() time.Time { return time.UnixMilli(t.Created) }
 
 // ExpiresAt is described at CreatedAt.
 func (t Token) ExpiresAt() time.Time { return time.UnixMilli(t.Expires) }

@@ -106,7 +106,7 @@ func (g *grid) token(identity string, change func(*ca.Token)) string {
 	}
 	if expires := t.ExpiresAt(); expires.Before(now) {
 		now = expires.Add(-time.Minute)
-	} else if t.Made != 0 {
+	} else if t.Created != 0 {
 		now = t.CreatedAt()
 	}
 	text, err := g.ca.Token(t, now)
@@ -263,7 +263,7 @@ func (g *grid) revoke(at time.Time, ids ...string) {
 func TestRenew(t *testing.T) {
 	g := newGrid(t, "tg")
 	ago := func(d time.Duration) func(*ca.Token) {
-		return func(t *ca.Token) { t.Made = time.Now().Add(-d).UnixMilli() }
+		return func(t *ca.Token) { t.Created = time.Now().Add(-d).UnixMilli() }
 	}
 	got, err := g.ask(g.token("helper sitea/n1", ago(3*time.Minute)), "")
 	if err != nil {

@@ -40,10 +40,10 @@ type Entry struct {
 
 // A Manifest is the bundle's first file.
 type Manifest struct {
-	Made  time.Time `json:"made"`
-	Names string    `json:"names"` // how names were treated
-	Files []Entry   `json:"files"`
-	Gaps  []Gap     `json:"gaps"`
+	Created time.Time `json:"made"`
+	Names   string    `json:"names"` // how names were treated
+	Files   []Entry   `json:"files"`
+	Gaps    []Gap     `json:"gaps"`
 }
 
 // A Bundle is the collected files, masked.
@@ -54,7 +54,7 @@ type Bundle struct {
 
 // Make masks the files. It learns from all of them before it masks the first.
 func Make(m *Mask, made time.Time, files []File, gaps []Gap) (*Bundle, error) {
-	b := &Bundle{Manifest: Manifest{Made: made.UTC().Truncate(time.Second), Files: []Entry{}, Gaps: []Gap{}}}
+	b := &Bundle{Manifest: Manifest{Created: made.UTC().Truncate(time.Second), Files: []Entry{}, Gaps: []Gap{}}}
 	b.Manifest.Names = "replaced by pseudonyms, the same for the same name in this bundle only; addresses, too; secrets removed"
 	if m.keep {
 		b.Manifest.Names = "kept (--keep-names): for use inside; secrets removed"
@@ -101,7 +101,7 @@ func (b *Bundle) Write(w io.Writer) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	for _, f := range append([]File{{Name: "manifest.json", Text: append(manifest, '\n')}}, b.files...) {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: "isthmus-bundle/" + f.Name, Size: int64(len(f.Text)), Mode: 0o600, ModTime: b.Manifest.Made}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: "isthmus-bundle/" + f.Name, Size: int64(len(f.Text)), Mode: 0o600, ModTime: b.Manifest.Created}
 		if err := t.WriteHeader(h); err != nil {
 			return err
 		}
