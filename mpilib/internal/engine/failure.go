@@ -118,7 +118,8 @@ func (p *peer) connectFailed(err error) {
 		p.fail(err)
 	case ended:
 		p.fail(fmt.Errorf("%v: %w: %w", p, ErrProcFailed, err))
-	case p.transport.queued() || p.proto.Backlog() > 0 || p.notesAwaited || isSourceOf(&p.e.core, p.rank):
+	case p.transport.queued() || p.proto.Backlog() > 0 || p.notesAwaited || isSourceOf(&p.e.core, p.rank),
+		p.rank == p.e.cfg.Rank && p.e.replicas.awaitsDecision():
 		p.fail(fmt.Errorf("%v: %w", p, err))
 	default: // it is only one of the possible senders, and may still start
 		p.e.wakeProbes()

@@ -27,6 +27,7 @@ type replicas struct {
 	ending   bool              // the program is over
 	over     bool              // and no other process needs this one
 	failure  error             // why this process cannot go on; nil: it can
+	waiting  int               // points that wait for a decision
 	woken    chan struct{}     // closed when points may be ready, or the process may have come to its end
 }
 
@@ -144,6 +145,9 @@ func (s *replicas) requestLinks(rank int) {
 		}
 	}
 }
+
+// awaitsDecision reports whether this process waits for what another of its rank decides.
+func (s *replicas) awaitsDecision() bool { return s != nil && (s.waiting > 0 || len(s.unposted) > 0) }
 
 // send sends r, a send of the program that waits. It copies the message.
 func (s *replicas) send(r *Request) {
@@ -423,6 +427,7 @@ func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (s
 			return data, nil
 		}
 		s.requestLinks(e.cfg.Rank) // who is to decide may die before it says anything
+		s.waiting++
 		e.wakeReaders()
 		e.mu.Unlock()
 		select {
@@ -430,6 +435,7 @@ func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (s
 		case <-ctx.Done():
 		}
 		e.mu.Lock()
+		s.waiting--
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}

@@ -210,7 +210,8 @@ func TestPoint(t *testing.T) {
 	}
 }
 
-// A replica that waits for another one's decision notices that that has died, though they had nothing to say to each other before.
+// A replica that waits for another one's decision notices that that has died, or cannot be reached, though they had nothing to
+// say to each other before.
 func TestUnlinkedLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -231,18 +232,22 @@ func TestUnlinkedLeader(t *testing.T) {
 		},
 	}
 	for name, f := range wait {
-		t.Run(name, func(t *testing.T) {
-			var e *Engine
-			e = New(Config{Rank: 0, Size: 1, Unexpected: 1 << 20, Replication: Replication{Replica: 1, Replicas: 2},
-				Connect: func(_ context.Context, process int) error {
-					e.MarkFailed(process, dead)
-					return dead
-				}})
-			t.Cleanup(e.Close)
-			if err := f(e); err != nil {
-				t.Error(err)
-			}
-		})
+		for _, reported := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, reported %t", name, reported), func(t *testing.T) {
+				var e *Engine
+				e = New(Config{Rank: 0, Size: 1, Unexpected: 1 << 20, Replication: Replication{Replica: 1, Replicas: 2},
+					Connect: func(_ context.Context, process int) error {
+						if reported {
+							e.MarkFailed(process, dead)
+						}
+						return dead
+					}})
+				t.Cleanup(e.Close)
+				if err := f(e); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }
 
