@@ -23,13 +23,17 @@ import (
 // ErrReplicated is the error of calls that ranks with replicas cannot make.
 var ErrReplicated = mpi.ErrReplicated
 
-// The kinds of points.
+// The kinds of points. A call that waits and one that does not differ in what they may decide: with one kind for both, a
+// Mprobe could repeat that an Improbe of another replica's found nothing.
 const (
 	pointTest = 1 + iota
-	pointAny
-	pointSome
-	pointAll
+	pointWaitany
+	pointTestany
+	pointWaitsome
+	pointTestsome
+	pointTestall
 	pointProbe
+	pointIprobe
 	pointNow
 	pointRand
 	pointPending
@@ -219,7 +223,7 @@ func (w *World) indices(ctx context.Context, kind uint8, find func() ([]int, err
 
 // waitanyReplicated is Waitany.
 func (w *World) waitanyReplicated(ctx context.Context, requests []*Request) (int, Status, error) {
-	found, err := w.indices(ctx, pointAny, func() ([]int, error) {
+	found, err := w.indices(ctx, pointWaitany, func() ([]int, error) {
 		i, err := waitAny(ctx, requests)
 		if i == Undefined {
 			return nil, err
@@ -235,7 +239,11 @@ func (w *World) waitanyReplicated(ctx context.Context, requests []*Request) (int
 
 // someReplicated is Waitsome and Testsome.
 func (w *World) someReplicated(ctx context.Context, waits bool, requests []*Request) ([]int, []Status, error) {
-	found, err := w.indices(ctx, pointSome, func() ([]int, error) {
+	kind := uint8(pointTestsome)
+	if waits {
+		kind = pointWaitsome
+	}
+	found, err := w.indices(ctx, kind, func() ([]int, error) {
 		if waits {
 			if i, err := waitAny(ctx, requests); err != nil || i == Undefined {
 				return nil, err
@@ -257,7 +265,7 @@ func (w *World) someReplicated(ctx context.Context, waits bool, requests []*Requ
 
 // testanyReplicated is Testany.
 func (w *World) testanyReplicated(requests []*Request) (int, Status, bool, error) {
-	found, err := w.indices(context.Background(), pointAny, func() ([]int, error) {
+	found, err := w.indices(context.Background(), pointTestany, func() ([]int, error) {
 		all := complete(requests...)
 		return all[:min(1, len(all))], nil
 	})
@@ -270,7 +278,7 @@ func (w *World) testanyReplicated(requests []*Request) (int, Status, bool, error
 
 // testallReplicated is Testall.
 func (w *World) testallReplicated(requests []*Request) ([]Status, bool, error) {
-	found, err := w.indices(context.Background(), pointAll, func() ([]int, error) {
+	found, err := w.indices(context.Background(), pointTestall, func() ([]int, error) {
 		for _, r := range requests {
 			if r != nil && len(complete(r)) == 0 {
 				return nil, nil
@@ -288,7 +296,11 @@ func (w *World) testallReplicated(requests []*Request) ([]Status, bool, error) {
 // foundReplicated returns the source, a world rank, and the tag of the message that one replica has found.
 func foundReplicated(ctx context.Context, c *Comm, src, tag int, waits bool) (source, sent int, ok bool, err error) {
 	e := c.world.engine
-	found, err := c.world.indices(ctx, pointProbe, func() ([]int, error) {
+	kind := uint8(pointIprobe)
+	if waits {
+		kind = pointProbe
+	}
+	found, err := c.world.indices(ctx, kind, func() ([]int, error) {
 		var m engine.Matched
 		ok, err := true, error(nil)
 		if waits {

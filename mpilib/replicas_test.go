@@ -349,6 +349,28 @@ func TestReplicasDiverge(t *testing.T) {
 	}
 }
 
+// A probe that waits cannot repeat what one that does not has found, and the reverse.
+func TestReplicasProbeDifferently(t *testing.T) {
+	c := &collected{T: t}
+	TestWorld(c, 2, func(ctx context.Context, c *Comm) error {
+		switch {
+		case c.Rank() == 1:
+			return Send(ctx, c, []int{1}, 0, 0)
+		case c.World().Replica() == 0:
+			for {
+				if _, ok, err := c.Improbe(AnySource, 0); ok || err != nil {
+					return err
+				}
+			}
+		}
+		_, err := c.Mprobe(ctx, AnySource, 0)
+		return err
+	}, withReplicas(2, replica.Parallel))
+	if got := c.text.String(); !strings.Contains(got, "a point of kind") {
+		t.Errorf("a replica called Improbe and the other Mprobe: %s", got)
+	}
+}
+
 // What ranks with replicas cannot do says so.
 func TestReplicatedRefusals(t *testing.T) {
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
