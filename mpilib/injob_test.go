@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 			status = 1
 		}
 	}
-	os.Exit(status)
+	os.Exit(reportReplicated(status))
 }
 
 // jobWorld is this process's world.

@@ -28,6 +28,7 @@ type meeting struct {
 	key   ticket.Key
 	proxy string // its address
 	slow  *slowness
+	fuse  *fuse // may kill a process
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -109,6 +110,9 @@ func (m *meeting) join(self overlay.ProcessName) (overlay.Connector, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.members[self.Rank] = r
+	if m.fuse != nil && m.fuse.victim == int(self.Rank) {
+		m.fuse.member = r
+	}
 	close(m.joined)
 	m.joined = make(chan struct{})
 	return r, nil
@@ -143,6 +147,9 @@ func (r *member) came(c overlay.Carrier) {
 }
 
 func (r *member) carrier(c net.Conn, t overlay.Technique, peer int) overlay.Carrier {
+	if u := r.at.fuse; u != nil && u.victim == int(r.self.Rank) {
+		c = mortal{c, u}
+	}
 	made := overlay.Carrier{Conn: c, Path: overlay.Path{Technique: t, Reason: "a test's"}}
 	if places := r.at.way.places; places != nil {
 		site, node := places(peer)
@@ -236,6 +243,14 @@ func (r *member) Accept(ctx context.Context) (overlay.Carrier, error) {
 		return overlay.Carrier{}, ctx.Err()
 	case <-r.ctx.Done():
 		return overlay.Carrier{}, net.ErrClosed
+	}
+}
+
+// vanish has nobody reach r any more, as if its process had ended.
+func (r *member) vanish() {
+	r.cancel()
+	for _, ln := range r.lns {
+		ln.Close()
 	}
 }
 

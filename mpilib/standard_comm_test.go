@@ -107,7 +107,8 @@ func TestStandard_7_1_1_CollectivesApart(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if _, done, err := open.Test(); done || got[0] != -1 {
+			// With replicas the message may be in the buffer already, for those that are ahead.
+			if _, done, err := open.Test(); done || got[0] != -1 && c.World().Replicas() == 1 {
 				return fmt.Errorf("a receive got %d of a collective: %v", got[0], err)
 			}
 			err1 := Barrier(ctx, c) // all have checked

@@ -500,7 +500,7 @@ func TestStandard_4_2_States(t *testing.T) {
 }
 
 func wasDone(done bool, err error) error {
-	if !done {
+	if !done && err == nil {
 		return errors.New("not done")
 	}
 	return err

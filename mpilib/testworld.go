@@ -56,7 +56,7 @@ func testWorld(t TB, n int, connect func(self overlay.ProcessName) (overlay.Conn
 		rank := process % n
 		ranks.Go(func() {
 			which := func(cfg *config) { cfg.replicas.Replica = process / n }
-			if err := runRank(ctx, connect, key, process, n, f, append(opts[:len(opts):len(opts)], which)); err != nil {
+			if err := runRank(ctx, connect, key, process, n, f, append(opts[:len(opts):len(opts)], which)); err != nil && !(cfg.killed != nil && cfg.killed(process)) {
 				t.Errorf("rank %d of %d: %v", rank, n, err)
 				cancel()
 			}

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -53,16 +54,6 @@ var ways = []way{
 	{name: "slow direct", path: alike(overlay.Direct), places: ownNode, slow: true},
 	{name: "slow relay", path: alike(overlay.Relay), places: ownSite, slow: true},
 }
-
-// replicatedWays are ways of which -replicated uses one in turn, instead of the others.
-var replicatedWays = []way{
-	{name: "two replicas, parallel", path: alike(0), apart: true, copies: true, table: replica.Parallel},
-	{name: "two replicas, primary", path: alike(0), apart: true, copies: true, table: replica.Primary},
-	{name: "slow, two replicas, parallel", path: alike(0), apart: true, slow: true, copies: true, table: replica.Parallel},
-	{name: "slow direct, two replicas, primary", path: alike(overlay.Direct), slow: true, copies: true, table: replica.Primary},
-}
-
-var replicated = flag.Bool("replicated", false, "make each world of the tests with two processes for each rank; what such ranks cannot do fails")
 
 func alike(t overlay.Technique) func(int, int) overlay.Technique {
 	return func(int, int) overlay.Technique { return t }
@@ -128,7 +119,11 @@ func anyWay(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error,
 		turns = maxTurns
 	}
 	among := ways
-	if *replicated {
+	if *replicated || *killed {
+		name, _, _ := strings.Cut(t.Name(), "/")
+		if why := unalike[name]; why != "" {
+			t.Skip("replicas do not act alike: " + why)
+		}
 		among = replicatedWays
 	}
 	for range turns {
@@ -152,11 +147,12 @@ func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm)
 	if w.apart {
 		opts = append([]Option{WithoutSharedMemory()}, opts...)
 	}
-	if w.copies {
-		opts = append([]Option{withReplicas(2, w.table)}, opts...)
-	}
 	failed := t.Failed()
-	testWorld(t, ranks, m.join, f, opts...)
+	if w.copies {
+		w.replicated(t, ranks, m, f, opts...)
+	} else {
+		testWorld(t, ranks, m.join, f, opts...)
+	}
 	if t.Failed() && !failed {
 		t.Logf("that world had %d ranks, way %q", ranks, w.name)
 	}

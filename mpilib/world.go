@@ -63,8 +63,9 @@ type config struct {
 	patience       time.Duration // of the debug mode
 	trace          string        // destination of timelines; empty for none
 	orders         plan.Orders
-	explain        io.Writer  // destination of the choices of algorithms; nil for none
-	replicas       join.Place // of a TestWorld: Replica, Replicas, Table and SendDeterministic
+	explain        io.Writer              // destination of the choices of algorithms; nil for none
+	replicas       join.Place             // of a TestWorld: Replica, Replicas, Table and SendDeterministic
+	killed         func(process int) bool // of a TestWorld: whether the test has killed it; nil: none
 }
 
 // Option modifies how Init joins the world.
