@@ -42,7 +42,7 @@ type host struct {
 	over bool // its watch has ended
 
 	reports map[int][]time.Time // by dead host
-	why      string
+	why     string
 }
 
 func name(i int) overlay.NodeID {
