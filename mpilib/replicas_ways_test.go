@@ -157,7 +157,8 @@ func (u *fuse) burn() {
 	}
 }
 
-// mortal is a connection of the victim's.
+// mortal is a connection of the victim's. Once it is dead, nothing leaves it any more: it must not report the others, whose links
+// break, as dead.
 type mortal struct {
 	net.Conn
 	fuse *fuse
@@ -166,6 +167,13 @@ type mortal struct {
 func (m mortal) Read(b []byte) (int, error) {
 	m.fuse.burn()
 	return m.Conn.Read(b)
+}
+
+func (m mortal) Write(b []byte) (int, error) {
+	if m.fuse.killed(m.fuse.victim) {
+		return 0, net.ErrClosed
+	}
+	return m.Conn.Write(b)
 }
 
 func (m mortal) CloseWrite() error { return m.Conn.(interface{ CloseWrite() error }).CloseWrite() }
