@@ -382,6 +382,8 @@ func (s *replicas) end(ctx context.Context) error {
 		case ended:
 			s.over = true
 			return nil
+		case s.e.ctx.Err() != nil: // Close was called meanwhile
+			return s.e.core.Closed()
 		case ctx.Err() != nil:
 			return fmt.Errorf("other processes do not have all that this one sent, or another replica is not at its end: %w", ctx.Err())
 		}

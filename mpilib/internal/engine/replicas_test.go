@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -248,6 +249,23 @@ func TestUnlinkedLeader(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A Goodbye that waits for another replica ends with the engine.
+func TestCloseEndsGoodbye(t *testing.T) {
+	engines := replicated(t, 1, Replication{Replicas: 2})
+	ended := make(chan error)
+	e := engines[0]
+	go func() { ended <- e.Goodbye(t.Context()) }()
+	for waits := false; !waits; runtime.Gosched() {
+		e.mu.Lock()
+		waits = e.replicas.ending
+		e.mu.Unlock()
+	}
+	e.Close()
+	if err := <-ended; err == nil {
+		t.Error("it was not at its end, for the other replica goes on")
 	}
 }
 
