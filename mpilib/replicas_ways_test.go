@@ -125,9 +125,14 @@ func newFuse(t *testing.T, n int) *fuse {
 func (u *fuse) among(f func(context.Context, *Comm) error) func(context.Context, *Comm) error {
 	return func(ctx context.Context, c *Comm) error {
 		w := c.World()
+		process := w.config.place.Process()
 		u.mu.Lock()
-		u.worlds[w.config.place.Process()] = w
+		u.worlds[process] = w
+		late := u.blown && process != u.victim
 		u.mu.Unlock()
+		if late {
+			w.dead([]uint32{uint32(u.victim)}, "killed by the test before this one began")
+		}
 		return f(ctx, c)
 	}
 }
