@@ -63,7 +63,10 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 	case protocol.Release:
 		p.endZeroCopy(owner(f.Request))
 	case protocol.Complete:
-		owner(f.Request).completed()
+		// Another effect may have given mu up since: the request may have been waited for, and be in use again.
+		if r := owner(f.Request); r.State == complete {
+			r.completed()
+		}
 	case protocol.Credit:
 		p.resize()
 		p.giveCredit(!f.Grow)

@@ -69,6 +69,7 @@ func (r *Request) finish(err error) {
 func (r *Request) completed() {
 	if r.done != nil {
 		close(r.done)
+		r.done = nil
 	}
 	for _, c := range r.watchers {
 		wake(c)
@@ -100,11 +101,11 @@ func (r *Request) Finished() <-chan struct{} {
 }
 
 func (r *Request) finished() chan struct{} {
+	if r.State == complete { // completed may still follow
+		return closedChannel
+	}
 	if r.done == nil {
 		r.done = make(chan struct{})
-		if r.State == complete {
-			close(r.done)
-		}
 	}
 	return r.done
 }
