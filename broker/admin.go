@@ -44,9 +44,10 @@ type SiteStatus struct {
 	Connected bool                `json:"connected"`
 	Since     time.Time           `json:"since"`
 	Processes int                 `json:"processes"`
-	Hosts     offer.Counts        `json:"hosts"`            // nodes in the list of hosts
-	Policy    *PolicyStatus       `json:"policy,omitempty"` // absent: the site has no policy and permits no link with others
-	RTTMS     float64             `json:"rtt_ms,omitempty"` // of the frontal's session with the broker
+	Hosts     offer.Counts        `json:"hosts"`             // nodes in the list of hosts
+	Policy    *PolicyStatus       `json:"policy,omitempty"`  // absent: the site has no policy and permits no link with others
+	RTTMS     float64             `json:"rtt_ms,omitempty"`  // of the frontal's session with the broker
+	Brokers   []BrokerSession     `json:"brokers,omitempty"` // the frontal's sessions with all brokers, as it reports them
 
 	// Measured is what the site's probes found, if they ran; Differs lists where that contradicts
 	// the profile.
@@ -81,7 +82,7 @@ func (b *Broker) Status() Status {
 		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Reflector: b.reflectorStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
-		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.bySite(site.Profile.Site, now))}
+		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.bySite(site.Profile.Site, now)), Brokers: b.hosts.brokers(site.Profile.Site)}
 		if session := b.sessions.byHolder(site.Holder); session != nil {
 			one.RTTMS = float64(session.RTT().Microseconds()) / 1000
 		}

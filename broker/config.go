@@ -214,7 +214,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return fmt.Errorf("listen %v: %w; is another daemon on that port, or the right to ports below 1024 missing?", cfg.Listen, err)
 	}
-	if b.audit, err = audit.Open(cfg.Audit, creds.Identity().String(), log); err != nil {
+	if b.audit, err = audit.Open(cfg.Audit, creds.Identity().Key(), log); err != nil {
 		ln.Close()
 		return err
 	}

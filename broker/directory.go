@@ -214,7 +214,7 @@ func (d directory) answer(asker *registry.Site, name overlay.ProcessName, e regi
 		}
 		err := fmt.Errorf("%w: %v is not known to broker %s", overlay.ErrUnknownProcess, name, d.b.name)
 		if e.Died {
-			err = fmt.Errorf("%w: %v, as its node told broker %s", overlay.ErrEnded, name, d.b.name)
+			err = fmt.Errorf("%w: %v, as its node reported to broker %s", overlay.ErrEnded, name, d.b.name)
 		}
 		d.b.counters.fault(err)
 		return &controlpb.Answer{Fault: control.Fault(err)}, nil

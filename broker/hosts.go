@@ -41,6 +41,8 @@ type siteHosts struct {
 	holder registry.Holder // the session that sent it; 0 while the frontal is away
 	heard  time.Time
 	left   time.Time // when that session ended; zero before
+
+	brokers []BrokerSession // of the frontal, as it was at heard
 }
 
 func newHosts(lease time.Duration, max int) *hosts {
@@ -91,7 +93,7 @@ func (h *hosts) all(now time.Time) []offer.Host {
 	for _, s := range h.sites {
 		all = append(all, s.listAt(now, h.lease)...)
 	}
-	slices.SortFunc(all, offer.Compare)
+	slices.SortStableFunc(all, offer.Compare)
 	return all
 }
 
@@ -151,13 +153,18 @@ func (s sites) Hosts(ctx context.Context, req *controlpb.HostList) (*controlpb.H
 	if err != nil {
 		return nil, s.b.fail(malformed(err))
 	}
+	sessions, err := brokerSessions(req.GetBrokers())
+	if err != nil {
+		return nil, s.b.fail(malformed(err))
+	}
 	if err := s.b.hosts.update(site, holder, list, time.Now()); err != nil {
 		return nil, s.b.fail(err)
 	}
+	s.b.hosts.setBrokers(site, sessions)
 	if s.b.sessions.byHolder(holder) == nil {
 		s.b.hosts.leave(holder, time.Now()) // joined may have called leave before there was an entry
 	}
-	s.b.log.Debug("hosts told", "site", site, "hosts", len(list))
+	s.b.log.Debug("hosts reported", "site", site, "hosts", len(list))
 	return &controlpb.HostsTaken{}, nil
 }
 

@@ -66,6 +66,40 @@ func TestHostsRefusals(t *testing.T) {
 	tell(t, h, 2, zero, hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0))
 }
 
+// A frontal's sessions with brokers are known while it has one with this broker, and replaced by its
+// next report; a report has bounds.
+func TestBrokerSessions(t *testing.T) {
+	h := newHosts(testLease, 100)
+	want := func(want ...BrokerSession) {
+		t.Helper()
+		if got := h.brokers("sitea"); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	report := func(sessions ...BrokerSession) {
+		tell(t, h, 1, zero, hostOf("sitea", "n1", offer.Up, 0))
+		h.setBrokers("sitea", sessions)
+	}
+	h.setBrokers("sitea", []BrokerSession{{"b2", true}}) // its list was dropped
+	want()
+	report(BrokerSession{"b1", true}, BrokerSession{"b2", true})
+	want(BrokerSession{"b1", true}, BrokerSession{"b2", true})
+	report(BrokerSession{"b1", true}, BrokerSession{"b2", false})
+	want(BrokerSession{"b1", true}, BrokerSession{"b2", false})
+	h.leave(1, zero)
+	want()
+
+	got, err := brokerSessions([]*controlpb.BrokerSession{{Broker: "b2", Open: true}, {Broker: "b3"}})
+	if err != nil || !slices.Equal(got, []BrokerSession{{"b2", true}, {"b3", false}}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range [][]*controlpb.BrokerSession{{{Broker: "<b>"}}, {{}}, slices.Repeat([]*controlpb.BrokerSession{{Broker: "b"}}, maxSiteBrokers+1)} {
+		if got, err := brokerSessions(bad); err == nil {
+			t.Errorf("%v was taken for %v", bad, got)
+		}
+	}
+}
+
 // told is one event, for the model, which computes each answer from the complete history.
 type told struct {
 	when   time.Time
@@ -143,6 +177,7 @@ func TestHostsCalls(t *testing.T) {
 
 	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
 	mine := offer.ListToPB([]offer.Host{hostOf("sitea", "n1", offer.Up, 0), hostOf("sitea", "n2", offer.Away, time.Second)})
+	mine.Brokers = []*controlpb.BrokerSession{{Broker: "main", Open: true}, {Broker: "b2"}}
 	if _, err := a.sites.Hosts(g.ctx(), mine); err != nil {
 		t.Fatal(err)
 	}
@@ -151,10 +186,14 @@ func TestHostsCalls(t *testing.T) {
 	if err = errors.Join(err, parseErr); err != nil || len(got) != 2 || got[0].State != offer.Up || got[1].State != offer.Away {
 		t.Errorf("%v, %v", got, err)
 	}
-	if s := g.b.Status().Sites; len(s) != 2 || s[0].Hosts != (offer.Counts{Up: 1, Away: 1}) {
+	if s := g.b.Status().Sites; len(s) != 2 || s[0].Hosts != (offer.Counts{Up: 1, Away: 1}) || !slices.Equal(s[0].Brokers, []BrokerSession{{"main", true}, {"b2", false}}) || s[1].Brokers != nil {
 		t.Errorf("status: %+v", s)
 	}
-	mine.Hosts[0].Site = "siteb"
+	mine.Brokers[1].Broker = "no name"
+	if _, err := a.sites.Hosts(g.ctx(), mine); err == nil {
+		t.Error("a broker without a valid name was taken")
+	}
+	mine.Brokers, mine.Hosts[0].Site = nil, "siteb"
 	if _, err := a.sites.Hosts(g.ctx(), mine); err == nil {
 		t.Error("a list in disorder was taken")
 	}

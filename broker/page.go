@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -37,7 +38,7 @@ const pageSecurity = "default-src 'none'; style-src 'self'; script-src 'self'; c
 func (b *Broker) page(open bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		b.render(w, "grid.html", viewGrid(b.Status(), time.Now()))
+		b.render(w, "grid.html", b.grid(time.Now()))
 	})
 	mux.HandleFunc("GET /pair", func(w http.ResponseWriter, r *http.Request) {
 		asker, target := overlay.SiteID(r.URL.Query().Get("asker")), overlay.SiteID(r.URL.Query().Get("target"))
@@ -66,6 +67,11 @@ func (b *Broker) page(open bool) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// grid returns the first page's content.
+func (b *Broker) grid(now time.Time) gridView {
+	return viewGrid(b.Status(), func(site overlay.SiteID) []offer.Host { return b.hosts.bySite(site, now) }, now)
 }
 
 // ownName reports whether the host of a request is a loopback address or

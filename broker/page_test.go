@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/isthmus-grid/isthmus/broker/registry"
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 	"github.com/isthmus-grid/isthmus/launch/offer"
@@ -34,6 +35,9 @@ func siteOf(name string, connected bool, processes int) SiteStatus {
 func statusOf(sites ...SiteStatus) Status {
 	return Status{Broker: "b1", Started: time.Unix(50, 0), Sites: sites}
 }
+
+// noHosts is for pages that need none.
+func noHosts(overlay.SiteID) []offer.Host { return nil }
 
 // pageOf renders a template and returns what a browser would parse: all elements, and all of the
 // text.
@@ -68,13 +72,17 @@ func TestPageEscapes(t *testing.T) {
 	s.Jobs = []JobStatus{{Job: hostile, Processes: map[overlay.SiteID]int{a.Profile.Site: 3},
 		For: []registry.JobPrincipal{{Site: a.Profile.Site, Principal: overlay.Principal{User: hostile, Project: hostile}, Processes: 3}}}}
 	s.Proxies = []ProxyStatus{{Name: hostile, Addresses: []string{hostile}, Capacity: 3}}
+	s.Traffic = []traffic.Flow{{By: "proxy " + hostile, From: a.Profile.Site, To: b.Profile.Site, Links: 1, Rate: 1, Held: true, Rule: hostile}}
 	s.Counters.Faults = map[string]uint64{hostile: 1}
 	now := time.Unix(200, 0)
 	pair, ok := viewPair(s, []outcome{{outcomeKey{a.Profile.Site, b.Profile.Site, overlay.Relay}, time.Unix(90, 0), 0, hostile}}, a.Profile.Site, b.Profile.Site, now)
 	if !ok {
 		t.Fatal("no such pair")
 	}
-	for name, view := range map[string]any{"grid.html": viewGrid(s, now), "pair.html": pair} {
+	hosts := func(site overlay.SiteID) []offer.Host {
+		return []offer.Host{{Node: overlay.NodeID{Site: site, Name: hostile}, State: offer.Away}}
+	}
+	for name, view := range map[string]any{"grid.html": viewGrid(s, hosts, now), "pair.html": pair} {
 		elements, text := pageOf(t, name, view)
 		scripts := 0
 		for _, e := range elements {
@@ -105,7 +113,7 @@ func TestPageEscapes(t *testing.T) {
 // Links to a pair lead to that pair, whatever the names.
 func TestPageLinks(t *testing.T) {
 	s := statusOf(siteOf("a&target=c#?", true, 3), siteOf("b+ %", true, 1))
-	elements, _ := pageOf(t, "grid.html", viewGrid(s, time.Unix(200, 0)))
+	elements, _ := pageOf(t, "grid.html", viewGrid(s, noHosts, time.Unix(200, 0)))
 	seen := 0
 	for _, e := range elements {
 		i := slices.IndexFunc(e.Attr, func(a html.Attribute) bool { return a.Key == "href" && strings.HasPrefix(a.Val, "/pair") })
@@ -123,12 +131,12 @@ func TestPageLinks(t *testing.T) {
 		}
 		seen++
 	}
-	if seen != 3 { // one on the map, two in the table
-		t.Errorf("%d links to pairs, want 3", seen)
+	if want := len(mapWidths) + 2; seen != want { // one in each drawing of the map, two in the table
+		t.Errorf("%d links to pairs, want %d", seen, want)
 	}
 }
 
-// The map has a line for each pair of sites, which shows the worse of the two
+// The map has a row for each pair of sites, which shows the worse of the two
 // directions, and stays small in a large grid.
 func TestMap(t *testing.T) {
 	s := statusOf(siteOf("a", true, 1), siteOf("b", true, 1), siteOf("c", false, 1))
@@ -138,10 +146,10 @@ func TestMap(t *testing.T) {
 		{Asker: "a", Target: "c", Technique: overlay.Relay, Failed: 1, Reason: "no answer", FailedAt: time.Unix(90, 0)},
 		{Asker: "a", Target: "gone", Technique: overlay.Relay, Failed: 1, Reason: "unknown", FailedAt: time.Unix(90, 0)},
 	}
-	v := viewGrid(s, time.Unix(200, 0))
+	v := viewGrid(s, noHosts, time.Unix(200, 0))
 	var lines []string
-	for _, l := range v.Map.Lines {
-		lines = append(lines, fmt.Sprintf("%s-%s %s %q", l.Asker, l.Target, l.Kind, l.Title))
+	for _, p := range v.Map.Drawings[0].Pairs {
+		lines = append(lines, fmt.Sprintf("%s-%s %s %q", p.Asker, p.Target, p.Kind, p.Title))
 	}
 	want := []string{
 		`b-a relay "b to a: relay, set up in 40 ms"`,
@@ -149,7 +157,7 @@ func TestMap(t *testing.T) {
 		`b-c planned "b to c: no link yet; simultaneous-open is tried first"`,
 	}
 	if !slices.Equal(lines, want) {
-		t.Errorf("lines:\n%s\nwant:\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+		t.Errorf("rows:\n%s\nwant:\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
 	if len(v.Pairs) != 6 || v.Pairs[0].Asker != "a" || v.Pairs[0].Now != "direct" {
 		t.Errorf("pairs: %+v", v.Pairs)
@@ -165,9 +173,132 @@ func TestMap(t *testing.T) {
 	}
 	large := statusOf(many...)
 	large.Outcomes = outcomes
-	v = viewGrid(large, time.Unix(200, 0))
-	if len(v.Map.Nodes) != maxMapSites || v.Map.Left != 1000-maxMapSites || v.Map.Nodes[0].Site != "s976" || len(v.Pairs) != maxRows || len(v.SiteRows) != maxRows {
-		t.Errorf("%d sites drawn from %v on, %d left, %d pairs and %d sites listed", len(v.Map.Nodes), v.Map.Nodes[0].Site, v.Map.Left, len(v.Pairs), len(v.SiteRows))
+	for i := range 20 {
+		large.Proxies = append(large.Proxies, ProxyStatus{Name: fmt.Sprintf("p%02d", i), Live: i, Capacity: 64})
+	}
+	v = viewGrid(large, noHosts, time.Unix(200, 0))
+	m := v.Map.Drawings[len(mapWidths)-1]
+	if len(m.Sites) != maxMapSites || v.Map.LeftSites != 1000-maxMapSites || m.Sites[0].ID != "s976" || len(v.Pairs) != maxRows || len(v.SiteRows) != maxRows {
+		t.Errorf("%d sites drawn from %v on, %d left, %d pairs and %d sites listed", len(m.Sites), m.Sites[0].ID, v.Map.LeftSites, len(v.Pairs), len(v.SiteRows))
+	}
+	if len(m.Proxies) != maxMapProxies || v.Map.LeftProxies != 20-maxMapProxies || m.Proxies[0].Name != "p12" {
+		t.Errorf("%d proxies drawn from %v on, %d left", len(m.Proxies), m.Proxies[0].Name, v.Map.LeftProxies)
+	}
+}
+
+// hostsOf returns hosts n0, n1, ... of any site, in the given states.
+func hostsOf(states ...offer.State) hostLister {
+	return func(site overlay.SiteID) (all []offer.Host) {
+		for i, state := range states {
+			all = append(all, offer.Host{Node: overlay.NodeID{Site: site, Name: fmt.Sprintf("n%d", i)}, State: state})
+		}
+		return all
+	}
+}
+
+// The map has the broker, its sessions, the hosts of each site and the proxies with the pairs that
+// they relay; the page says the same in words.
+func TestMapOfDaemons(t *testing.T) {
+	a, b, c := siteOf("a", true, 1), siteOf("b", true, 1), siteOf("c", false, 1)
+	hosts := hostsOf(offer.Up, offer.Away, offer.Up)
+	a.Hosts, b.Hosts, c.Hosts = offer.Count(hosts("a")), offer.Count(hosts("b")), offer.Count(hosts("c"))
+	s := statusOf(a, b, c)
+	s.Proxies = []ProxyStatus{{Name: "p1", Live: 2, Capacity: 8}, {Name: "p2", Live: 8, Capacity: 8}, {Name: "p3", Live: 1, Capacity: 8, Draining: true}}
+	relayed := OutcomeStatus{Technique: overlay.Relay, Connected: 1, ConnectedAt: time.Unix(90, 0)}
+	for _, pair := range []direction{{"a", "b"}, {"b", "c"}, {"c", "a"}} {
+		relayed.Asker, relayed.Target = pair.asker, pair.target
+		s.Outcomes = append(s.Outcomes, relayed)
+	}
+	s.Outcomes[2].Technique = overlay.Direct
+	s.Traffic = []traffic.Flow{
+		{By: "proxy p1", From: "a", To: "b", Bytes: 900},
+		{By: "proxy p2", From: "b", To: "a", Bytes: 90, Links: 1, Rate: 8e6, Held: true},
+		{By: "proxy p1", From: "a", To: "c", Bytes: 9},
+	}
+	v := viewGrid(s, hosts, time.Unix(200, 0))
+	for i, m := range v.Map.Drawings {
+		if m.Width != mapWidths[i] || len(m.Brokers) != 1 || m.Brokers[0].Name != "b1" || m.Brokers[0].Note != "2 of 3 sites, 3 proxies" {
+			t.Errorf("drawing of width %d has brokers %+v", m.Width, m.Brokers)
+		}
+		var sessions, proxies, rows, sites []string
+		for _, l := range m.Brokers[0].Sessions {
+			sessions = append(sessions, l.Class)
+		}
+		for _, p := range m.Proxies {
+			proxies = append(proxies, fmt.Sprintf("%s %s %v", p.Name, p.Note, p.Load))
+		}
+		for _, p := range m.Pairs {
+			rows = append(rows, fmt.Sprintf("%s-%s %s %s %q", p.A, p.B, p.Label, p.Proxy, p.Details))
+		}
+		for _, s := range m.Sites {
+			sites = append(sites, fmt.Sprintf("%s %s %d: %s", s.ID, s.Note, s.Drawn, s.Title))
+		}
+		for _, c := range []struct{ got, want []string }{
+			{sessions, []string{"open", "open", "closed"}},
+			{proxies, []string{"p1 2 of 8 links 0.25", "p2 full: 8 links 1", "p3 drains: 1 link 0.125"}},
+			{rows, []string{`a-b relay p2 ["8 Mbit/s" "held back"]`, `b-c relay  []`, `a-c direct  []`}},
+			{sites, []string{
+				"a 1 process 3: a: connected; 1 process; hosts: 2 up; 1 away: n1",
+				"b 1 process 3: b: connected; 1 process; hosts: 2 up; 1 away: n1",
+				"c away 3: c: away; 1 process; hosts: 2 up; 1 away: n1",
+			}},
+		} {
+			if !slices.Equal(c.got, c.want) {
+				t.Errorf("width %d:\n%q, want\n%q", m.Width, c.got, c.want)
+			}
+		}
+	}
+	_, text := pageOf(t, "grid.html", v)
+	for _, want := range []string{"proxy p2", "full: 8 links", "n0"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	if got, want := strings.Count(text, "2 up; 1 away: n1"), len(s.Sites)*(len(mapWidths)+1); got != want {
+		t.Errorf("%d texts say which hosts are up, want %d: for each site one in each drawing and one in the table", got, want)
+	}
+}
+
+// Other brokers are on the map with the sessions that frontals report, and beyond maxMapBrokers are
+// counted.
+func TestMapOfBrokers(t *testing.T) {
+	a, b, c := siteOf("a", true, 1), siteOf("b", true, 1), siteOf("c", false, 1)
+	a.Brokers = []BrokerSession{{"b1", true}, {"b3", true}, {"b2", false}}
+	b.Brokers = []BrokerSession{{"b1", true}, {"b3", true}}
+	v := viewGrid(statusOf(a, b, c), noHosts, time.Unix(200, 0))
+	m := v.Map.Drawings[0]
+	var got []string
+	for _, b := range m.Brokers {
+		var sessions []string
+		for _, l := range b.Sessions {
+			sessions = append(sessions, l.Class)
+		}
+		got = append(got, fmt.Sprintf("%s %s %v", b.Name, b.Note, sessions))
+	}
+	if want := []string{"b1 2 of 3 sites, 0 proxies [open open closed]", "b2 0 of 3 sites [closed]", "b3 2 of 3 sites [open open]"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if _, text := pageOf(t, "grid.html", v); !strings.Contains(text, "connected to b3, not connected to b2") {
+		t.Errorf("the page does not say it in words: %s", text)
+	}
+	for i := range maxSiteBrokers {
+		c.Brokers = append(c.Brokers, BrokerSession{fmt.Sprintf("x%d", i), true})
+	}
+	v = viewGrid(statusOf(c), noHosts, time.Unix(200, 0))
+	if n := len(v.Map.Drawings[0].Brokers); n != maxMapBrokers || v.Map.LeftBrokers != 1+maxSiteBrokers-maxMapBrokers {
+		t.Errorf("%d brokers drawn, %d left", n, v.Map.LeftBrokers)
+	}
+}
+
+// The names of hosts that are not up are bounded.
+func TestHostsText(t *testing.T) {
+	states := slices.Repeat([]offer.State{offer.Unknown}, maxHostNames+1)
+	got := hostsText(offer.Counts{Unknown: len(states)}, hostsOf(states...)("a"))
+	if want := "0 up; 9 unknown: n0, n1, n2, n3, n4, n5, n6, n7, ..."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := hostsText(offer.Counts{Up: 3, Away: 1}, nil); got != "3 up; 1 away" {
+		t.Errorf("without a list: %q", got)
 	}
 }
 

@@ -162,7 +162,7 @@ func (d directory) consult(asker *registry.Site, e registry.Entry, before judged
 	if g == nil {
 		who := d.b.registry.Principals(key.job, here)
 		if len(who) == 0 {
-			return nil, fmt.Errorf("%w: no process of job %s at %s, so that policies cannot tell for whom it asks; a process must register before it dials",
+			return nil, fmt.Errorf("%w: no process of job %s at %s, so that policies cannot determine its principal; a process must register before it dials",
 				overlay.ErrUnknownProcess, key.job, here)
 		}
 		g = d.b.policies.consult(d.b.log, here, there, key.job, append(who, key.target))

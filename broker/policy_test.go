@@ -138,7 +138,7 @@ func TestPolicies(t *testing.T) {
 	g.joinWith(b, closedB, "contact: opsb\n")
 	c := g.frontal(closedC, nil)
 	answer, _ = g.first(c, rank(1))
-	wantFault(t, "nobody of the job at sitec", answer.Fault, overlay.ErrUnknownProcess, "process is not registered: no process of job "+string(testJob)+" at sitec, so that policies cannot tell for whom it asks; a process must register before it dials")
+	wantFault(t, "nobody of the job at sitec", answer.Fault, overlay.ErrUnknownProcess, "process is not registered: no process of job "+string(testJob)+" at sitec, so that policies cannot determine its principal; a process must register before it dials")
 }
 
 // A policy that the broker cannot parse completely is rejected, because it could not be enforced.

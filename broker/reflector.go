@@ -106,7 +106,7 @@ func furtherIPv6(p registry.Proxy) netip.AddrPort {
 }
 
 // stunOverIPv6 returns a proxy's STUN server at that address. Its port is that of all the proxy's
-// addresses unless the admin binds it to one; then nobody answers there.
+// addresses unless the admin binds it to one; then nothing listens there.
 func stunOverIPv6(p registry.Proxy) netip.AddrPort {
 	if at := furtherIPv6(p); at.IsValid() && p.STUN.IsValid() {
 		return netip.AddrPortFrom(at.Addr(), p.STUN.Port())

@@ -7,15 +7,18 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // WriteTable writes the content of the status page as tables for a terminal. Untrusted texts are
 // stripped of terminal control characters.
 func (s Status) WriteTable(out io.Writer, now time.Time) error {
-	v := viewGrid(s, now)
+	v := viewGrid(s, func(overlay.SiteID) []offer.Host { return nil }, now) // a status has no more than their number
 	t := &table{w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
 	t.line("broker %s: up for %s, %d of %d sites connected, %s, %s, %s", s.Broker, ago(now.Sub(s.Started)), v.Up, len(s.Sites),
-		plural(v.Processes, "process", "processes"), plural(len(s.Jobs), "job", "jobs"), plural(len(s.Proxies), "proxy", "proxies"))
+		plural(v.Processes, "process", "processes"), plural(len(v.Jobs), "job", "jobs"), plural(len(s.Proxies), "proxy", "proxies"))
 	if s.Store != nil && s.Store.Error != "" {
 		t.line("%s, since %s ago: used tokens, revocations and published names cannot be kept, and what needs that is refused", s.Store.Error, ago(now.Sub(s.Store.Since)))
 	}

@@ -68,7 +68,7 @@ func TestTrafficIsShown(t *testing.T) {
 		{By: "proxy p1", From: "b", To: "c", Bytes: 12},
 		{By: "proxy p1", From: "a", To: "-", Bytes: 77},
 	}
-	v := viewGrid(s, time.Unix(200, 0))
+	v := viewGrid(s, noHosts, time.Unix(200, 0))
 	texts := map[direction]string{}
 	for _, r := range v.Pairs {
 		texts[direction{r.Asker, r.Target}] = r.Traffic.Text()
@@ -97,7 +97,7 @@ func TestTrafficIsShown(t *testing.T) {
 	for pair, wants := range map[direction][]string{
 		{"a", "b"}: {"proxy p2", "now: quota.per_job.rate, 16Mbit/s", "last: quota.rate, 1Gbit/s", "5.1 MB"},
 		{"c", "a"}: {"Direct links are not counted here"},
-		{"a", "d"}: {"No daemon told of a link between the two sites."},
+		{"a", "d"}: {"No daemon has reported a link between the two sites."},
 	} {
 		pv, ok := viewPair(s, nil, pair.asker, pair.target, time.Unix(200, 0))
 		if !ok {

@@ -40,6 +40,9 @@ func addTraffic(rows []pairRow, flows []traffic.Flow) {
 	}
 }
 
+// proxyPrefix begins the name of what carried a flow if that is a proxy.
+const proxyPrefix = "proxy "
+
 // sumFlows sums what daemons carried from one site to another. A link through a proxy and gateways
 // is counted by each: the proxies together and the two gateways are three views of it, and the
 // greatest of them misses the least.
@@ -48,7 +51,7 @@ func sumFlows(flows []traffic.Flow) trafficView {
 	var v trafficView
 	for _, f := range flows {
 		seen := f.By
-		if strings.HasPrefix(f.By, "proxy ") {
+		if strings.HasPrefix(f.By, proxyPrefix) {
 			seen = "proxies"
 		}
 		if views[seen] == nil {
@@ -103,15 +106,15 @@ func (v trafficView) add(other trafficView) trafficView {
 	return trafficView{v.Reported || other.Reported, v.Rate + other.Rate, v.Bytes + other.Bytes, v.Waits + other.Waits, cmp.Or(v.Held, other.Held), v.Direct || other.Direct}
 }
 
-// short returns a text that fits on the map.
-func (v trafficView) short() string {
-	switch {
-	case v.Held != "":
-		return bitRate(v.Rate) + ", held back"
-	case v.Rate > 0:
-		return bitRate(v.Rate)
+// short returns what the map shows of it.
+func (v trafficView) short() (details []string) {
+	if v.Rate > 0 || v.Held != "" {
+		details = append(details, bitRate(v.Rate))
 	}
-	return ""
+	if v.Held != "" {
+		details = append(details, "held back")
+	}
+	return details
 }
 
 // bitRate formats a measured rate.

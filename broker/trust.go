@@ -150,9 +150,9 @@ func (b *Broker) cut(ctx context.Context, ids []string) {
 	}
 	points := b.registry.Points(func(p overlay.AccessPoint) bool {
 		allocation, _ := overlay.AllocationOf(p.Node.Name)
-		return gone[control.Identity{Role: control.RoleHelper, Site: p.Node.Site, Name: allocation}.String()] || gone[control.Identity{Role: control.RoleHelper, Site: p.Node.Site, Name: p.Node.Name}.String()] ||
-			gone[control.Identity{Role: control.RoleFrontal, Site: p.Node.Site}.String()] ||
-			gone[control.Identity{Role: control.RoleUser, Name: p.Principal.User}.String()]
+		return gone[control.Identity{Role: control.RoleHelper, Site: p.Node.Site, Name: allocation}.Key()] || gone[control.Identity{Role: control.RoleHelper, Site: p.Node.Site, Name: p.Node.Name}.Key()] ||
+			gone[control.Identity{Role: control.RoleFrontal, Site: p.Node.Site}.Key()] ||
+			gone[control.Identity{Role: control.RoleUser, Name: p.Principal.User}.Key()]
 	})
 	var names []overlay.ProcessName
 	for _, p := range points {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +15,7 @@ import (
 
 // The content of the status page, as functions of the broker's Status and the time. Bounds keep a
 // page readable, and cheap to render, however large the grid is.
-const (
-	maxMapSites = 24
-	maxRows     = 200 // of each table
-)
+const maxRows = 200 // of each table
 
 // gridView is the first page.
 type gridView struct {
@@ -41,6 +37,8 @@ type gridView struct {
 type siteRow struct {
 	SiteStatus
 	Firewall string
+	HostText string // "12 up; 1 away: n3"
+	Others   string // sessions with other brokers: "connected to b2"
 }
 
 type jobRow struct {
@@ -72,8 +70,9 @@ type pairRow struct {
 }
 
 // viewGrid returns the first page.
-func viewGrid(s Status, now time.Time) gridView {
-	v := gridView{Status: s, Now: now}
+func viewGrid(s Status, hosts hostLister, now time.Time) gridView {
+	v := gridView{Status: s.withoutServices(), Now: now}
+	s = v.Status
 	for _, site := range s.Sites {
 		v.Processes += site.Processes
 		if site.Connected {
@@ -81,14 +80,14 @@ func viewGrid(s Status, now time.Time) gridView {
 		}
 	}
 	sites := slices.Clone(s.Sites)
-	slices.SortFunc(sites, func(a, b SiteStatus) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
+	slices.SortStableFunc(sites, func(a, b SiteStatus) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
 	v.Sites = sites
 	for _, site := range firstOf(sites, &v.MoreSites) {
-		v.SiteRows = append(v.SiteRows, siteRow{site, firewall(site.Profile)})
+		v.SiteRows = append(v.SiteRows, siteRow{site, firewall(site.Profile), hostsText(site.Hosts, hosts(site.Profile.Site)), brokersText(site, s.Broker)})
 	}
 	pairs := pairRows(sites, s.Outcomes)
 	addTraffic(pairs, s.Traffic)
-	v.Map = drawMap(sites, pairs)
+	v.Map = drawMap(v.Status, pairs, hosts)
 	v.Pairs = firstOf(pairs, &v.MorePairs)
 	for _, j := range firstOf(s.Jobs, &v.MoreJobs) {
 		v.JobRows = append(v.JobRows, rowOfJob(j))
@@ -97,6 +96,27 @@ func viewGrid(s Status, now time.Time) gridView {
 		v.Faults = append(v.Faults, countRow{what, s.Counters.Faults[what]})
 	}
 	return v
+}
+
+// withoutServices returns the status without the jobs over which node services are reached, which no
+// user has started.
+func (s Status) withoutServices() Status {
+	services := map[overlay.SiteID]int{}
+	jobs := slices.Clone(s.Jobs)
+	s.Jobs = slices.DeleteFunc(jobs, func(j JobStatus) bool {
+		_, isService := j.Job.ServiceNode()
+		if isService {
+			for site, n := range j.Processes {
+				services[site] += n
+			}
+		}
+		return isService
+	})
+	s.Sites = slices.Clone(s.Sites)
+	for i := range s.Sites {
+		s.Sites[i].Processes -= services[s.Sites[i].Profile.Site]
+	}
+	return s
 }
 
 // firstOf returns the first maxRows, and sets more to the number of the rest.
@@ -155,35 +175,35 @@ func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
 	for _, s := range sites {
 		known[s.Profile.Site] = s
 	}
-	told := map[direction][]OutcomeStatus{}
+	reported := map[direction][]OutcomeStatus{}
 	for _, o := range outcomes {
 		pair := direction{o.Asker, o.Target}
 		_, a := known[o.Asker]
 		_, b := known[o.Target]
 		if a && b && o.Asker != o.Target {
-			told[pair] = append(told[pair], o)
+			reported[pair] = append(reported[pair], o)
 		}
 	}
 	var pairs []direction
-	for pair := range told {
+	for pair := range reported {
 		pairs = append(pairs, pair)
 	}
 	if len(sites) <= maxMapSites {
 		for _, a := range sites {
 			for _, b := range sites {
 				pair := direction{a.Profile.Site, b.Profile.Site}
-				if _, has := told[pair]; !has && pair.asker != pair.target {
+				if _, has := reported[pair]; !has && pair.asker != pair.target {
 					pairs = append(pairs, pair)
 				}
 			}
 		}
 	}
-	slices.SortFunc(pairs, func(a, b direction) int {
-		return cmp.Or(cmp.Compare(min(1, len(told[b])), min(1, len(told[a]))), cmp.Compare(a.asker, b.asker), cmp.Compare(a.target, b.target))
+	slices.SortStableFunc(pairs, func(a, b direction) int {
+		return cmp.Or(cmp.Compare(min(1, len(reported[b])), min(1, len(reported[a]))), cmp.Compare(a.asker, b.asker), cmp.Compare(a.target, b.target))
 	})
 	var rows []pairRow
 	for _, pair := range pairs {
-		rows = append(rows, rowOfPair(known[pair.asker], known[pair.target], told[pair]))
+		rows = append(rows, rowOfPair(known[pair.asker], known[pair.target], reported[pair]))
 		if len(rows) >= 4*maxRows {
 			break // a page shows no more
 		}
@@ -247,129 +267,6 @@ func kindOf(t overlay.Technique) string {
 	return "met"
 }
 
-// mapView is the drawing: sites on a circle, with lines between them.
-type mapView struct {
-	Width, Height int
-	Nodes         []mapNode
-	Lines         []mapLine
-	Left          int // sites that are not drawn
-}
-
-type mapNode struct {
-	X, Y, NameY, TextY int
-	Site               overlay.SiteID
-	Short              string // the name, clipped to fit
-	Text               string // "8 processes"
-	Kind               string // up or away
-}
-
-// mapLine is one unordered pair: the worse of its two directions.
-type mapLine struct {
-	X1, Y1, X2, Y2, TX, TY int
-	Asker, Target          overlay.SiteID
-	Kind, Label, Title     string
-	Traffic                string // of both directions, "12 Mbit/s, held back"
-	TrafficY               int    // under the label
-}
-
-// severity orders the states of a pair's two directions: the line shows the worse.
-var severity = map[string]int{"planned": 0, "open": 1, "met": 2, "relay": 3, "none": 4, "failing": 5}
-
-// drawMap places the sites on a circle, the first at the top. Beyond maxMapSites it draws those
-// with the most processes.
-func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
-	m := mapView{Width: 560, Height: 420}
-	if len(sites) > maxMapSites {
-		m.Left = len(sites) - maxMapSites
-		sites = slices.Clone(sites)
-		slices.SortStableFunc(sites, func(a, b SiteStatus) int { return cmp.Compare(b.Processes, a.Processes) })
-		sites = sites[:maxMapSites]
-		slices.SortFunc(sites, func(a, b SiteStatus) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
-	}
-	at := map[overlay.SiteID]mapNode{}
-	for i, s := range sites {
-		angle := 2*math.Pi*float64(i)/float64(len(sites)) - math.Pi/2
-		if len(sites) == 2 {
-			angle += math.Pi / 2 // side by side
-		}
-		if len(sites) == 4 {
-			angle += math.Pi / 4 // the corners of the drawing
-		}
-		x, y := 280+200*math.Cos(angle), 205+145*math.Sin(angle)
-		n := mapNode{X: int(x), Y: int(y), NameY: int(y) + 40, TextY: int(y) + 57, Site: s.Profile.Site, Short: short(string(s.Profile.Site)), Text: "away", Kind: "away"}
-		if s.Connected {
-			n.Kind, n.Text = "up", plural(s.Processes, "process", "processes")
-		}
-		if math.Sin(angle) < -0.2 { // upper half: the name is above the circle, clear of the lines
-			n.NameY, n.TextY = n.Y-45, n.Y-28
-		}
-		at[n.Site] = n
-		m.Nodes = append(m.Nodes, n)
-	}
-	index := map[direction]int{}
-	both := map[direction]trafficView{}
-	for _, p := range pairs {
-		key := direction{min(p.Asker, p.Target), max(p.Asker, p.Target)}
-		both[key] = both[key].add(p.Traffic)
-	}
-	for _, p := range pairs {
-		a, ok := at[p.Asker]
-		b, ok2 := at[p.Target]
-		if !ok || !ok2 {
-			continue
-		}
-		key := direction{min(p.Asker, p.Target), max(p.Asker, p.Target)}
-		l := mapLine{Asker: p.Asker, Target: p.Target, Kind: p.Kind, Label: cmp.Or(p.Now, p.Plan, "no path"), Title: p.summary()}
-		i, drawn := index[key]
-		switch {
-		case !drawn:
-			// Always from the site whose name sorts first, so that the label does not move.
-			if p.Asker > p.Target {
-				a, b = b, a
-			}
-			l.Traffic = both[key].short()
-			l.X1, l.Y1, l.X2, l.Y2 = a.X, a.Y, b.X, b.Y
-			l.TX, l.TY = (55*a.X+45*b.X)/100, (55*a.Y+45*b.Y)/100-7
-			if a.X != b.X && a.Y != b.Y { // diagonals cross in the middle
-				l.TX, l.TY = (68*a.X+32*b.X)/100, (68*a.Y+32*b.Y)/100-7
-			}
-			l.TrafficY = l.TY + 16
-			if a.Y == b.Y {
-				l.TrafficY = l.TY + 26 // below the label
-			}
-			if p.Kind == "planned" || len(sites) > 8 {
-				l.Label, l.Traffic = "", "" // too crowded
-			}
-			index[key] = len(m.Lines)
-			m.Lines = append(m.Lines, l)
-		case severity[p.Kind] > severity[m.Lines[i].Kind]:
-			old := &m.Lines[i]
-			old.Asker, old.Target, old.Kind, old.Title = l.Asker, l.Target, l.Kind, l.Title
-			if len(sites) <= 8 {
-				old.Label, old.Traffic = l.Label, both[key].short()
-			}
-		}
-	}
-	return m
-}
-
-// summary describes the row in words, for readers who cannot see the line.
-func (p pairRow) summary() string {
-	switch {
-	case p.Kind == "none":
-		return fmt.Sprintf("%s cannot reach %s", p.Asker, p.Target)
-	case p.Kind == "failing":
-		return fmt.Sprintf("%s to %s fails: %s", p.Asker, p.Target, clip(p.Trouble, 200))
-	case p.Now == "":
-		return fmt.Sprintf("%s to %s: no link yet; %s is tried first", p.Asker, p.Target, p.Plan)
-	}
-	text := fmt.Sprintf("%s to %s: %s, set up in %s", p.Asker, p.Target, p.Now, milliseconds(p.SetupMS))
-	if p.Traffic.Reported {
-		text += "; carried: " + p.Traffic.Text()
-	}
-	return text
-}
-
 // pairView is the page of one ordered pair.
 type pairView struct {
 	Broker        string
@@ -393,6 +290,7 @@ type stepRow struct {
 
 // viewPair returns the page of a pair; false if either site is not known.
 func viewPair(s Status, latest []outcome, asker, target overlay.SiteID, now time.Time) (pairView, bool) {
+	s = s.withoutServices()
 	v := pairView{Broker: s.Broker, Now: now, Latest: latest, Kept: maxLatest}
 	found := 0
 	for _, site := range s.Sites {
@@ -406,19 +304,19 @@ func viewPair(s Status, latest []outcome, asker, target overlay.SiteID, now time
 	if found != 2 || asker == target {
 		return v, false
 	}
-	var told, back []OutcomeStatus
+	var there, back []OutcomeStatus
 	of := map[overlay.Technique]OutcomeStatus{}
 	for _, o := range s.Outcomes {
 		if o.Asker == asker && o.Target == target {
-			told = append(told, o)
+			there = append(there, o)
 			of[o.Technique] = o
 		}
 		if o.Asker == target && o.Target == asker {
 			back = append(back, o)
 		}
 	}
-	v.Ends = []siteRow{{v.Asker, firewall(v.Asker.Profile)}, {v.Target, firewall(v.Target.Profile)}}
-	rows := []pairRow{rowOfPair(v.Asker, v.Target, told), rowOfPair(v.Target, v.Asker, back)}
+	v.Ends = []siteRow{{SiteStatus: v.Asker, Firewall: firewall(v.Asker.Profile)}, {SiteStatus: v.Target, Firewall: firewall(v.Target.Profile)}}
+	rows := []pairRow{rowOfPair(v.Asker, v.Target, there), rowOfPair(v.Target, v.Asker, back)}
 	addTraffic(rows, s.Traffic)
 	v.Row = rows[0]
 	for _, f := range s.Traffic {
@@ -471,9 +369,6 @@ func plural(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
-
-// short returns a name clipped to fit under its site on the map.
-func short(name string) string { return clip(name, 18) }
 
 // clip truncates a text to n characters.
 func clip(text string, n int) string {

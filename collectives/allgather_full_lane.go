@@ -19,10 +19,10 @@ func allgatherFullLane(p *plan) {
 			}
 		}
 	}
-	here := g.ranks[g.mine]
+	local := g.ranks[g.mine]
 	for step := range g.ranks { // the rank's own block first
 		for i, r := range g.ranks[(g.mine+step)%len(g.ranks)] {
-			p.here(g, here[i%len(here)]).spread(p.to(r))
+			p.withinPlace(g, local[i%len(local)]).spread(p.to(r))
 		}
 	}
 }

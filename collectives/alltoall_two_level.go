@@ -14,10 +14,10 @@ func alltoallTwoLevel(p *plan) {
 		alltoallPairwise(p)
 		return
 	}
-	here := g.ranks[g.mine]
-	home := p.subPlan(here, here[0])
-	home.from = func(r int) schedule.Region { return p.from(here[r]) }
-	home.to = func(r int) schedule.Region { return p.to(here[r]) }
+	local := g.ranks[g.mine]
+	home := p.subPlan(local, local[0])
+	home.from = func(r int) schedule.Region { return p.from(local[r]) }
+	home.to = func(r int) schedule.Region { return p.to(local[r]) }
 	alltoallPairwise(home)
 
 	agent := func(at, for_ int) int { return g.ranks[at][for_%len(g.ranks[at])] }
@@ -27,7 +27,7 @@ func alltoallTwoLevel(p *plan) {
 		there := g.ranks[k]
 		out := p.row(there, p.from)
 		p.pack(out)
-		packet := p.gatherPacket(here, agent(g.mine, k), out.whole)
+		packet := p.gatherPacket(local, agent(g.mine, k), out.whole)
 		if p.rank == agent(g.mine, k) {
 			p.Send(agent(k, g.mine), packet)
 		}
@@ -38,10 +38,10 @@ func alltoallTwoLevel(p *plan) {
 		in := p.row(there, p.to)
 		var packet schedule.Region
 		if p.rank == agent(g.mine, k) {
-			packet = p.Scratch(len(here) * len(there) * n)
+			packet = p.Scratch(len(local) * len(there) * n)
 			p.Receive(agent(k, g.mine), packet)
 		}
-		p.dealPacket(here, len(there), agent(g.mine, k), packet, in.whole)
+		p.dealPacket(local, len(there), agent(g.mine, k), packet, in.whole)
 		p.unpack(in)
 	}
 }

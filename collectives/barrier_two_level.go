@@ -13,13 +13,13 @@ func barrierTwoLevel(p *plan) {
 	}
 	p.local(g, 0).gatherSignals()
 	if heads := p.across(g, 0); heads != nil {
-		heads.hello()
+		heads.signalAll()
 	}
 	p.local(g, 0).spreadSignal()
 }
 
-// hello makes every rank tell every other that it has entered.
-func (p *plan) hello() {
+// signalAll sends a signal from every rank to every other.
+func (p *plan) signalAll() {
 	for i := 1; i < p.size; i++ {
 		p.Signal((p.rank + i) % p.size)
 	}

@@ -80,11 +80,11 @@ func (p *plan) across(g *places, j int) *plan {
 
 // local returns the plan of this rank's place, whose root is the place's rank in
 // lane j.
-func (p *plan) local(g *places, j int) *plan { return p.here(g, g.lanes[g.mine][j]) }
+func (p *plan) local(g *places, j int) *plan { return p.withinPlace(g, g.lanes[g.mine][j]) }
 
-// here returns the plan of this rank's place with the given root. Like the plan of a lane it is
+// withinPlace returns the plan of this rank's place with the given root. Like the plan of a lane it is
 // made once.
-func (p *plan) here(g *places, root int) *plan {
+func (p *plan) withinPlace(g *places, root int) *plan {
 	q := g.locals[root]
 	if q == nil {
 		q = p.subPlan(g.ranks[g.mine], root)

@@ -138,10 +138,10 @@ func ParseForced(list string) (map[operation.Operation]string, error) {
 	return forced, nil
 }
 
-// Tell makes the Planner call f with every new choice, the best algorithm first, before the
+// OnChoice makes the Planner call f with every new choice, the best algorithm first, before the
 // algorithm is used; with a single one, without a prediction, where it is forced or the ranks are
 // together. f must not call the Planner.
-func (p *Planner) Tell(f func(collective operation.Operation, s Shape, choices []Choice)) {
+func (p *Planner) OnChoice(f func(collective operation.Operation, s Shape, choices []Choice)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onChoice = f
@@ -194,7 +194,7 @@ func (p *Planner) choices(collective operation.Operation, s Shape, internal bool
 func (p *Planner) onlyChoice(collective operation.Operation, s Shape, internal bool) (*Algorithm, error) {
 	if a := p.forced[collective]; a != nil {
 		switch shared := a.Needs.Has(SharedMemory); {
-		case a.unmet(p.group, s) == 0:
+		case a.unmetNeeds(p.group, s) == 0:
 			return a, nil
 		case shared && p.apart && !internal:
 			return nil, fmt.Errorf("collectives: %s: what is forced, %w", collective, a.refuses(p.group, s))

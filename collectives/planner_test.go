@@ -199,8 +199,8 @@ func TestPlanner(t *testing.T) {
 	}
 }
 
-// The function passed to Tell is called once for every choice, even where there was only one.
-func TestTell(t *testing.T) {
+// The function passed to OnChoice is called once for every choice, even where there was only one.
+func TestOnChoice(t *testing.T) {
 	for _, tt := range []struct {
 		layout     collectives.Layout
 		force      string
@@ -216,7 +216,7 @@ func TestTell(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told []string
-		p.Tell(func(collective operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
+		p.OnChoice(func(collective operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
 			name, _, _ := strings.Cut(choices[0].Algorithm.Name, ":")
 			told = append(told, collective.String()+" "+name)
 			if (choices[0].Predicted > 0) != tt.predicted {

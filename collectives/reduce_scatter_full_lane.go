@@ -13,12 +13,12 @@ func reduceScatterFullLane(p *plan) {
 		reduceScatterPairwise(p)
 		return
 	}
-	here := g.ranks[g.mine]
+	local := g.ranks[g.mine]
 	for step := range g.ranks { // other places' first
 		k := (g.mine + 1 + step) % len(g.ranks)
 		for i, r := range g.ranks[k] {
-			at := here[i%len(here)]
-			partial := p.here(g, at).collapse(p.from(r))
+			at := local[i%len(local)]
+			partial := p.withinPlace(g, at).collapse(p.from(r))
 			switch {
 			case k != g.mine && p.rank == at:
 				p.Send(r, partial)

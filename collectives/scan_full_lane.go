@@ -53,11 +53,11 @@ func (p *plan) prefixOverLanes(own, acc schedule.Region) (below schedule.Region)
 			partial = p.local(g, j).collapse(partial)
 		}
 		if lane := p.across(g, j); lane != nil {
-			lane.tellAbove(share(j), partial)
+			lane.sendPrefixes(share(j), partial)
 		}
 	}
-	here := g.ranks[g.mine]
-	below = p.here(g, here[0]).prefixByPlaces(acc)
+	local := g.ranks[g.mine]
+	below = p.withinPlace(g, local[0]).prefixByPlaces(acc)
 	if g.mine == 0 {
 		return below
 	}
@@ -65,16 +65,16 @@ func (p *plan) prefixOverLanes(own, acc schedule.Region) (below schedule.Region)
 		p.local(g, j).spread(share(j))
 	}
 	p.Reduce(acc, before)
-	if p.rank == here[0] {
+	if p.rank == local[0] {
 		return before
 	}
 	p.Reduce(below, before)
 	return below
 }
 
-// tellAbove leaves at every rank but the first, in before, the reduction of a region of all lower
+// sendPrefixes leaves at every rank but the first, in before, the reduction of a region of all lower
 // ranks, each of which sends its own to all above.
-func (p *plan) tellAbove(before, own schedule.Region) {
+func (p *plan) sendPrefixes(before, own schedule.Region) {
 	for r := p.rank + 1; r < p.size; r++ {
 		p.Send(r, own)
 	}

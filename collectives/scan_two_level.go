@@ -29,9 +29,9 @@ func (p *plan) prefixByPlaces(acc schedule.Region) (below schedule.Region) {
 	if g == nil {
 		return p.prefixFlat(acc)
 	}
-	here := g.ranks[g.mine]
-	last := here[len(here)-1]
-	below = p.here(g, last).prefixByPlaces(acc)
+	local := g.ranks[g.mine]
+	last := local[len(local)-1]
+	below = p.withinPlace(g, last).prefixByPlaces(acc)
 	for k := g.mine + 1; k < len(g.ranks); k++ {
 		p.pass(last, acc, g.ranks[k][len(g.ranks[k])-1], acc)
 	}
@@ -51,9 +51,9 @@ func (p *plan) prefixByPlaces(acc schedule.Region) (below schedule.Region) {
 			p.Reduce(before, in)
 		}
 	}
-	p.here(g, last).spread(before)
+	p.withinPlace(g, last).spread(before)
 	p.Reduce(acc, before)
-	if p.rank == here[0] {
+	if p.rank == local[0] {
 		return before
 	}
 	p.Reduce(below, before)

@@ -110,15 +110,15 @@ func class(n int) int {
 // checks that each collective has a line without limits.
 func byTable(collective operation.Operation, g group, s Shape) *Algorithm {
 	for i := range lines[collective] {
-		if a := &lines[collective][i]; a.suits(g, s) {
+		if a := &lines[collective][i]; a.fitsCall(g, s) {
 			return a
 		}
 	}
 	panic("collectives: the table has no line for " + collective.String())
 }
 
-func (a *Algorithm) suits(g group, s Shape) bool {
-	return !a.Places && a.unmet(g, s) == 0 && g.size >= a.MinRanks && s.Bytes >= a.MinBytes && (a.MaxBytes == 0 || s.Bytes <= a.MaxBytes)
+func (a *Algorithm) fitsCall(g group, s Shape) bool {
+	return !a.Places && a.unmetNeeds(g, s) == 0 && g.size >= a.MinRanks && s.Bytes >= a.MinBytes && (a.MaxBytes == 0 || s.Bytes <= a.MaxBytes)
 }
 
 // Choice is an algorithm and the predicted duration of a call with it.
@@ -134,7 +134,7 @@ const minFlit = 4 << 10
 // candidates returns the algorithms that may be chosen for a call.
 func candidates(collective operation.Operation, g group, s Shape) (all []Algorithm) {
 	for _, a := range lines[collective] {
-		if a.unmet(g, s) != 0 || s.Bytes < a.MinBytes {
+		if a.unmetNeeds(g, s) != 0 || s.Bytes < a.MinBytes {
 			continue
 		}
 		all = append(all, a)

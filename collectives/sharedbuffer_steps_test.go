@@ -43,7 +43,7 @@ func TestSharedBufferSteps(t *testing.T) {
 				}
 				s := Shape{Elem: elem, Posts: piece}
 				for n := elem; n <= 1<<30; n *= 2 { // also of lengths that are forced only
-					if longer := (Shape{Bytes: n, Elem: elem, Posts: piece}); alg.unmet(group{size: size}, longer) == 0 {
+					if longer := (Shape{Bytes: n, Elem: elem, Posts: piece}); alg.unmetNeeds(group{size: size}, longer) == 0 {
 						s.Bytes = n
 					}
 				}

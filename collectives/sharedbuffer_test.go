@@ -127,7 +127,7 @@ func checkSharedBuffer(t *testing.T, label string, collective operation.Operatio
 	var mu sync.Mutex
 	for r, c := range comms {
 		ends[r] = &sharedBufferComm{memComm: c, b: b, piece: piece}
-		c.planner.Tell(func(_ operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
+		c.planner.OnChoice(func(_ operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
 			mu.Lock()
 			told = append(told, choices[0].Algorithm.Name)
 			mu.Unlock()
@@ -183,7 +183,7 @@ func sharedWorld(t *testing.T, p, piece int, l collectives.Layout, forced string
 			return err
 		}
 		if rank == 0 {
-			c.planner.Tell(func(_ operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
+			c.planner.OnChoice(func(_ operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
 				told = append(told, choices[0].Algorithm.Name)
 			})
 		}

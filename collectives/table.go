@@ -234,8 +234,8 @@ type group struct {
 	ordered bool // their Layout is
 }
 
-// unmet returns those of an algorithm's needs that a call does not meet.
-func (a *Algorithm) unmet(g group, s Shape) Needs {
+// unmetNeeds returns those of an algorithm's needs that a call does not meet.
+func (a *Algorithm) unmetNeeds(g group, s Shape) Needs {
 	var met Needs
 	if s.Commutative {
 		met |= Commutative
@@ -254,7 +254,7 @@ func (a *Algorithm) unmet(g group, s Shape) Needs {
 
 // refuses returns why the algorithm would give a wrong result; nil if it would not.
 func (a *Algorithm) refuses(g group, s Shape) error {
-	unmet := a.unmet(g, s)
+	unmet := a.unmetNeeds(g, s)
 	switch {
 	case unmet.Has(Commutative):
 		return fmt.Errorf("%s needs a commutative operator: %w", a.Name, ErrArgument)

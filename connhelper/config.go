@@ -115,7 +115,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
-	trail, err := audit.Open(cfg.Audit, creds.Identity().String(), log)
+	trail, err := audit.Open(cfg.Audit, creds.Identity().Key(), log)
 	if err != nil {
 		return err
 	}

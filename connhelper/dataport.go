@@ -72,7 +72,7 @@ func (d *dataPort) listenOverIPv6(local netip.AddrPort, profile overlay.SiteProf
 	ip := coordinate.OtherAddress(netip.IPv4Unspecified())
 	if !ip.IsValid() {
 		d.close()
-		return netip.AddrPort{}, fmt.Errorf("%w: this host has no IPv6 address that leads to other sites, though the site's profile says so", overlay.ErrUnreachable)
+		return netip.AddrPort{}, fmt.Errorf("%w: this host has no IPv6 address that leads to other sites, though the site's profile declares IPv6", overlay.ErrUnreachable)
 	}
 	six := profile.OverIPv6()
 	six.MTU = profile.MTU
@@ -109,7 +109,7 @@ func (d *dataPort) accept(ctx context.Context, ln *net.TCPListener) {
 			c.Close()
 			return
 		}
-		conns.Go(func() { d.h.incoming(ctx, c, place) })
+		conns.Go(func() { d.incoming(ctx, c, place) })
 	})
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		d.h.log.Error("no data port any more: other nodes cannot dial this one", "error", err)
@@ -118,7 +118,7 @@ func (d *dataPort) accept(ctx context.Context, ln *net.TCPListener) {
 
 // incoming reads the intro of a connection and hands the connection to its recipient. It releases
 // the place when the intro has arrived.
-func (h *Helper) incoming(ctx context.Context, c *net.TCPConn, place *limit.Place[accept.Source]) {
+func (d *dataPort) incoming(ctx context.Context, c *net.TCPConn, place *limit.Place[accept.Source]) {
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	c.SetDeadline(time.Now().Add(introTimeout))
 	frame, err := wire.Read(c)
@@ -127,73 +127,61 @@ func (h *Helper) incoming(ctx context.Context, c *net.TCPConn, place *limit.Plac
 	}
 	if err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-			h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "error", err)
-			h.auditRefusal(c, "intro", err)
+			d.h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "error", err)
+			d.h.audit.refusal(c, "intro", err)
 		}
-		h.refuse(c, err)
+		d.refuse(c, err)
 		return
 	}
 	c.SetDeadline(time.Time{})
 	intro, ok := frame.(*wire.Intro)
 	if !ok {
 		err := fmt.Errorf("%w: a %v in place of an intro", wire.ErrType, frame.Type())
-		h.auditRefusal(c, "intro", err)
-		h.refuse(c, err)
+		d.h.audit.refusal(c, "intro", err)
+		d.refuse(c, err)
 		return
 	}
-	if err := h.routeIntro(c, intro); err != nil {
-		h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "job", string(intro.Job), "error", err)
-		h.auditRefusal(c, "intro", err)
-		h.refuse(c, err)
+	if err := d.routeIntro(c, intro); err != nil {
+		d.h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "job", string(intro.Job), "error", err)
+		d.h.audit.refusal(c, "intro", err)
+		d.refuse(c, err)
 	}
 }
 
 // routeIntro gives c to the process or to the dial that intro names; it owns c unless it fails.
-func (h *Helper) routeIntro(c *net.TCPConn, intro *wire.Intro) error {
+func (d *dataPort) routeIntro(c *net.TCPConn, intro *wire.Intro) error {
 	switch intro.Kind {
 	case wire.IntroProcess:
 		name := overlay.ProcessName{Job: intro.Job, Rank: intro.Rank}
-		p := h.here.get(name)
+		p := d.h.here.get(name)
 		if p == nil {
-			return fmt.Errorf("%w: no %v at node %v", overlay.ErrUnknownProcess, name, h.node)
+			return fmt.Errorf("%w: no %v at node %v", overlay.ErrUnknownProcess, name, d.h.node)
 		}
 		tune(c)
 		path := overlay.Path{Technique: intro.Technique, Via: intro.Via, Peer: intro.From, Reason: "the other process dialled"}
-		if h.choseIPv6(c) {
+		if d.h.site.choseIPv6(c) {
 			path.Reason += " over IPv6"
 		}
-		if err := h.deliver(p, c, path); err != nil {
-			h.log.Warn("cannot hand a connection to its process", "process", name.String(), "error", err)
+		if err := d.h.deliver(p, c, path); err != nil {
+			d.h.log.Warn("cannot hand a connection to its process", "process", name.String(), "error", err)
 		}
 		return nil
 	case wire.IntroReverse:
-		if !h.here.arrived(intro.ID, c) {
+		if !d.h.here.arrived(intro.ID, c) {
 			return fmt.Errorf("%w: no process here expects this connection any more", overlay.ErrStale)
 		}
 		return nil
 	default:
-		return fmt.Errorf("%w: a helper carries nothing for others", overlay.ErrForbidden)
+		return fmt.Errorf("%w: a helper does not relay for others", overlay.ErrForbidden)
 	}
-}
-
-// choseIPv6 reports whether a connection is over IPv6 although this site also has IPv4.
-func (h *Helper) choseIPv6(c net.Conn) bool {
-	p, a := h.site.Load(), netip.Addr{}
-	switch remote := c.RemoteAddr().(type) {
-	case *net.TCPAddr:
-		a = remote.AddrPort().Addr()
-	case *net.UDPAddr:
-		a = remote.AddrPort().Addr()
-	}
-	return p != nil && p.IPv6 && !p.IPv6Only && a.Unmap().Is6()
 }
 
 // refuse sends the other side the error and closes. Unread input would turn the close into a reset
 // that overtakes the refusal, so it is drained first.
-func (h *Helper) refuse(c *net.TCPConn, err error) {
+func (d *dataPort) refuse(c *net.TCPConn, err error) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(2 * time.Second))
-	c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: "helper " + h.node.String(), Text: err.Error()}))
+	c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: "helper " + d.h.node.String(), Text: err.Error()}))
 	c.CloseWrite()
 	io.Copy(io.Discard, io.LimitReader(c, 1<<20))
 }

@@ -75,17 +75,17 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 		return h.dialReserve(ctx, p, name.Rank)
 	}
 	fresh := p.askedBefore(name.Rank)
-	var giveUp time.Time // set when an attempt has failed
+	var failed time.Time // the first attempt
 	var before error     // of the last attempt that ended by itself
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		m, err := h.dialOnce(ctx, p, name, ways, fresh)
 		if err != nil && before != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return readyConn{}, before // it says more than that the deadline passed during another attempt
 		}
-		if before = err; giveUp.IsZero() {
-			giveUp = time.Now().Add(persistence)
+		if before = err; failed.IsZero() {
+			failed = time.Now()
 		}
-		if err == nil || !isTransient(err) || ctx.Err() != nil || !sleepFor(ctx, pause, giveUp) {
+		if err == nil || !isTransient(err) || ctx.Err() != nil || !sleepFor(ctx, pause, failed.Add(patienceWith(err))) {
 			return m, err
 		}
 		fresh = true
@@ -101,10 +101,19 @@ func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessN
 		return readyConn{}, err
 	}
 	at.ways = ways
-	if err := h.fullAllowed(at, time.Now()); err != nil {
+	if err := h.sizes.fullAllowed(at, time.Now()); err != nil {
 		return readyConn{}, err
 	}
 	return h.connect(ctx, p, at)
+}
+
+// patienceWith returns for how long a dial that failed so is tried again. A daemon that is away comes
+// back, when it has been started again or has noticed that its session is dead.
+func patienceWith(err error) time.Duration {
+	if errors.Is(err, overlay.ErrNoSession) || errors.Is(err, overlay.ErrUnknownSite) {
+		return awayPersistence
+	}
+	return persistence
 }
 
 // isTransient reports whether a failure may be transient.
@@ -156,6 +165,9 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 		return fail(err)
 	}
 	steps, tried := to.eligible(t)
+	if only := to.onlyBarred(); len(only) > 0 {
+		steps, tried = only, nil
+	}
 	entries, got, won := h.run(ctx, p, to, steps, t.Winner)
 	failures, last, learned := h.reportOutcomes(to, entries, got, won)
 	if inferior := to.fallbacks(); won < 0 && len(inferior) > 0 && ctx.Err() == nil {
@@ -173,7 +185,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 				return fail(fmt.Errorf("%v: %w", entries[won].Step.Technique, err))
 			}
 		}
-		o.Conn.path.Reason = withLimits(o.Conn.path.Reason, to.passedOver(entries[won].Step.Technique))
+		o.Conn.path.Reason = withLimits(o.Conn.path.Reason, to.inferiorSteps(entries[won].Step.Technique))
 		settle := h.onOutcome(t, to, o.Conn.path, o.Took)
 		o.Conn.settle = func(err error) {
 			if err != nil && o.Conn.useless != nil {
@@ -248,8 +260,19 @@ func (to target) fallbacks() (steps []overlay.Step) {
 	return steps
 }
 
-// passedOver says which techniques that precede taken in a plan were measured to carry less.
-func (to target) passedOver(taken overlay.Technique) (why []string) {
+// onlyBarred returns the steps that failed several times in a row, if the plan has no others: what made
+// them fail may be over, and there is nothing to save by not trying.
+func (to target) onlyBarred() []overlay.Step {
+	for _, s := range to.plan.Steps {
+		if _, barred := to.memory.barred[s.Technique]; !barred || to.ways != overlay.AllWays {
+			return nil
+		}
+	}
+	return to.plan.Steps
+}
+
+// inferiorSteps says which techniques that precede taken in a plan were measured to carry less.
+func (to target) inferiorSteps(taken overlay.Technique) (why []string) {
 	for _, s := range to.plan.Steps {
 		if reason, inferior := to.memory.inferior[s.Technique]; inferior && s.Technique < taken {
 			why = append(why, reason)
@@ -265,11 +288,11 @@ func (h *Helper) onOutcome(t *race.Slot, to target, path overlay.Path, took time
 	technique, away := path.Technique, to.point.Node.Site != h.node.Site
 	return func(err error) {
 		if err == nil && away && !path.Small {
-			h.largePassed(to)
+			h.sizes.largePassed(to)
 		}
 		switch {
 		case away && !path.Small && errors.Is(err, overlay.ErrTimeout):
-			h.largeVanished(to, technique, err) // a dial with small packets shows whether the technique is to blame
+			h.sizes.largeVanished(to, technique, err) // a dial with small packets shows whether the technique is to blame
 		case err != nil:
 			h.log.Info("path given up", "to", to.point.Process.String(), "node", to.point.Node.String(), "technique", technique.String(), "error", err)
 			t.Disproved(technique)
@@ -343,7 +366,7 @@ func rejected(p overlay.Plan) (why []string) {
 // report reports the result of a technique to the directory. It must not delay the dial, nor fail
 // it.
 func (h *Helper) report(to target, t overlay.Technique, took time.Duration, cause error) {
-	f, _ := h.home.currentFrontal()
+	f, _ := h.uplink.currentFrontal()
 	if f == nil {
 		return
 	}
@@ -357,7 +380,7 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		err := h.callBriefly(ctx, func() error {
+		err := h.uplink.callBriefly(ctx, func() error {
 			_, err := f.directory().Report(ctx, request)
 			return control.FromStatus(err)
 		})

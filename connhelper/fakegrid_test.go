@@ -59,6 +59,7 @@ type fakeFrontal struct {
 	endsAgain int                         // how many registrations end it
 	noPlan    bool                        // answer without a plan
 	late      bool                        // Await answers after its time
+	away      bool                        // Resolve has no broker to ask, and later does not answer
 	offered   []*controlpb.HostOffer
 	hosts     *controlpb.HostList
 	last      *Helper // the last helper made by helper
@@ -192,10 +193,17 @@ func (f *fakeFrontal) answer(m *controlpb.Process) (*controlpb.Answer, <-chan st
 	return &controlpb.Answer{Point: control.PointToPB(p), Plan: plan.Digest, PlanIfNew: plan, Memory: f.memory}, nil
 }
 
-func (f *fakeFrontal) Resolve(_ context.Context, r *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+func (f *fakeFrontal) Resolve(ctx context.Context, r *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 	response := &controlpb.ResolveResponse{}
 	for _, q := range r.Questions {
 		a, _ := f.answer(q.Process)
+		if f.away && f.resolves > 1 {
+			<-ctx.Done()
+			return nil, control.Status(ctx.Err())
+		}
+		if f.away {
+			a.Fault = control.Fault(wire.CodeNoSession.Errorf("the broker is stopped"))
+		}
 		response.Answers = append(response.Answers, a)
 	}
 	return response, nil
@@ -314,7 +322,7 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 	if f.addr != nowhere {
 		entered, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
-		if _, err := h.frontal(entered); err != nil {
+		if _, err := h.uplink.frontal(entered); err != nil {
 			f.t.Fatal(err)
 		}
 	}

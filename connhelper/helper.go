@@ -14,7 +14,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/isthmus-grid/isthmus/connhelper/packetsize"
 	"github.com/isthmus-grid/isthmus/connhelper/race"
 	"github.com/isthmus-grid/isthmus/connhelper/reserve"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
@@ -36,12 +35,14 @@ import (
 const (
 	introTimeout    = 5 * time.Second        // for the first frame of a connection
 	attemptTimeout  = 5 * time.Second        // for one technique, unless the budget is shorter
+	agreeTimeout    = 10 * time.Second       // for one whose ends agree first, which takes 8 to 10 round trips
 	relayTimeout    = 15 * time.Second       // for the relay: both ends have to reach it
 	awaitStep       = 20 * time.Second       // for one long call about a process that has not started
 	registerWait    = 5 * time.Second        // for the frontal to accept a registration
 	rejoin          = time.Second            // between attempts to reach a frontal that is away; it is near, and an attempt is cheap
 	peerDialTimeout = 12 * time.Second       // for the target's turn to dial, so that the asker still hears why it did not
 	persistence     = 8 * time.Second        // for retries after every technique failed once
+	awayPersistence = 30 * time.Second       // the same, where nothing was tried because a daemon on the way is away
 	longestPause    = 400 * time.Millisecond // between two of these retries
 	maxBudget       = 10 * time.Minute       // for one dial, whatever the process requests
 	watchTimeout    = 30 * time.Second       // for events about a carrier that was handed out
@@ -77,34 +78,40 @@ type Options struct {
 	Renew bool
 }
 
-// Helper is the daemon. Make it with New, run it with Serve.
+// Helper is the daemon. Make it with New, run it with Serve. It serves the processes of the node and
+// carries out plans; what it needs for that is in types with their own locks, which know nothing of
+// each other but what New gives them.
 type Helper struct {
-	offer      atomic.Pointer[offer.Offer] // of opts, or a later one
-	node       overlay.NodeID
-	opts       Options
-	log        *slog.Logger
-	ctl        *control.Endpoint
-	home       frontalHolder
-	here       table
+	node  overlay.NodeID
+	opts  Options
+	offer atomic.Pointer[offer.Offer] // of opts, or a later one
+	log   *slog.Logger
+	audit auditor
+
+	ctl      *control.Endpoint
+	uplink   *uplink
+	site     siteProfile
+	crypt    *encryption
+	outbound *outbound
+
+	here      table
+	names     *publishedNames
+	traffic   *trafficReports
+	budgets   budgets
+	callers   atomic.Pointer[nodeservice.Server] // for the limits of its socket in metrics; nil until there is one
+	kept      reserve.Table[*process]
+	reserving chan struct{} // one token for each reserve that is being requested
+
 	paths      *race.Cache
-	sizes      packetsize.Memory
-	crypt      *encryption
-	site       atomic.Pointer[overlay.SiteProfile] // as last received from the frontal; nil before
-	work       sync.WaitGroup                      // goroutines of Serve that nothing else waits for
-	life       context.Context                     // of Serve, for work that outlasts the call that started it; set before anything runs
+	sizes      *sizes
 	reflectors *coordinate.ReflectorCache
 	portPool   *coordinate.PortPool
 	engine     *traverse.Engine // nil without CAP_NET_RAW
-	proxies    *encap.Dialer
-	window     *dialwindow.Window // of connections out of the site
-	budgets    budgets
-	callers    atomic.Pointer[nodeservice.Server] // for the limits of its socket in metrics; nil until there is one
-	calls      chan struct{}                      // one token for each pending call of callBriefly
-	seq        atomic.Uint64                      // numbers carriers
-	dials      dials                              // counters for metrics
-	ownLinks   atomic.Int64                       // open links in the accounts of all processes
-	kept       reserve.Table[*process]
-	reserving  chan struct{} // one token for each reserve that is being requested
+	seq        atomic.Uint64    // numbers carriers
+	dials      dials            // counters for metrics
+
+	work sync.WaitGroup  // goroutines of Serve that nothing else waits for
+	life context.Context // of Serve, for work that outlasts the call that started it; set before anything runs
 }
 
 // New returns a helper that runs with Serve.
@@ -114,15 +121,22 @@ func New(opts Options) (*Helper, error) {
 		return nil, fmt.Errorf("the certificate is that of %v; a helper needs a helper's certificate", id)
 	}
 	h := &Helper{
-		node: id.Node(), opts: opts, log: opts.Log,
-		here: newTable(), home: newFrontalHolder(), paths: race.NewCache(), crypt: newEncryption(opts.Log, id.Site),
+		node: id.Node(), opts: opts, log: opts.Log, audit: auditor{log: opts.Audit, node: id.Node()},
+		here: newTable(), uplink: newUplink(id.Node(), opts.Frontal, opts.Log), paths: race.NewCache(), crypt: newEncryption(opts.Log, id.Site),
 		reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
-		proxies:   encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
-		window:    dialwindow.New(opts.Log),
-		calls:     make(chan struct{}, maxBrief),
 		reserving: make(chan struct{}, maxReserving),
 	}
 	h.budgets = h.newBudgets(opts.Limits.orDefault())
+	h.names = &publishedNames{
+		node: h.node, uplink: h.uplink, log: h.log, audit: h.audit, counted: h.budgets.names, admit: h.admit,
+	}
+	h.outbound = &outbound{
+		node: h.node, audit: h.audit, rule: opts.Rule, allowLoopback: opts.AllowLoopback, httpProxy: opts.HTTPProxy,
+		proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
+		window:  dialwindow.New(opts.Log),
+	}
+	h.sizes = &sizes{node: h.node, log: h.log}
+	h.traffic = &trafficReports{node: h.node, log: h.log, audit: h.audit, uplink: h.uplink}
 	h.offer.Store(&opts.Offer)
 	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterTargetServer(r, targetService{h: h})
@@ -135,7 +149,7 @@ func New(opts Options) (*Helper, error) {
 // a new session. ctx bounds that; a frontal that is away receives it when it is back.
 func (h *Helper) SetOffer(ctx context.Context, o offer.Offer) error {
 	h.offer.Store(&o)
-	f, _ := h.home.currentFrontal()
+	f, _ := h.uplink.currentFrontal()
 	if f == nil {
 		return nil
 	}
@@ -161,11 +175,11 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	h.work.Go(func() { h.portPool.Serve(ctx) })
 	h.work.Go(func() { h.followRevocations(ctx) })
 	if h.opts.Renew {
-		h.work.Go(func() { enrol.Keep(ctx, h.opts.Credentials, h.log, h.renewed) })
+		h.work.Go(func() { enrol.Keep(ctx, h.opts.Credentials, h.log, h.uplink.renewed) })
 	}
 	data, six := &dataPort{h: h}, &dataPort{h: h}
 	h.work.Go(func() {
-		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal, Longest: rejoin}, func(ctx context.Context, s *control.Session) error {
+		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal, Longest: rejoin, Down: h.uplink.down}, func(ctx context.Context, s *control.Session) error {
 			return h.enter(ctx, s, data, six)
 		})
 	})
@@ -207,13 +221,13 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, six *dataP
 	if f.public6, err = six.listenOverIPv6(f.local, profile); err != nil {
 		h.log.Warn("no data port of IPv6: nodes of other sites cannot dial this one over IPv6", "error", err)
 	}
-	h.home.set(f)
-	defer h.home.clear(f)
+	h.uplink.set(f)
+	defer h.uplink.clear(f)
 	h.log.Info("joined", "site", profile.Site, "frontal", h.opts.Frontal, "listening", addrText(f.local), "public", addrText(f.public), "public6", addrText(f.public6))
 	for _, p := range h.here.all() {
-		err := h.register(ctx, f, p)
+		err := h.uplink.register(ctx, f, p)
 		if err == nil {
-			err = h.publishAgain(ctx, f, p)
+			err = h.names.publishAgain(ctx, f, p)
 		}
 		switch {
 		case err == nil:
@@ -226,16 +240,6 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, six *dataP
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// idle returns how long the site keeps the state of an idle carrier by path. The value is measured
-// in the first minutes of a site: the frontal then makes its helpers enter again, and carriers made
-// from then on come with it.
-func (h *Helper) idle(path overlay.Path) time.Duration {
-	if p := h.site.Load(); p != nil {
-		return p.Idle(path)
-	}
-	return 0
 }
 
 // publicAddress returns where other sites dial this node's listener; invalid when they cannot. The
@@ -253,154 +257,15 @@ func publicAddress(p overlay.SiteProfile, local netip.AddrPort, advertise netip.
 	return local
 }
 
-// register registers one process with the frontal.
-func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
-	ctx, cancel := context.WithTimeout(ctx, registerWait)
-	defer cancel()
-	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Public6: f.public6, Principal: p.principal, Grant: p.grant, Proof: p.proof}
-	var r *controlpb.RegisterResponse
-	err := h.callBriefly(ctx, func() (err error) {
-		r, err = f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
-		return control.FromStatus(err)
-	})
-	if err != nil {
-		return err
-	}
-	if len(r.Faults) > 0 {
-		return control.FaultErr(r.Faults[0])
-	}
-	p.registeredOn.Store(f)
-	return nil
-}
-
-// frontalFor returns the current session after p is registered on it: a frontal does nothing for a
-// process that it does not know, and right after a restart of either a dial may be faster than
-// enter.
-func (h *Helper) frontalFor(ctx context.Context, p *process) (*frontal, error) {
-	f, err := h.frontal(ctx)
-	if err != nil || p.registeredOn.Load() == f {
-		return f, err
-	}
-	return f, h.register(ctx, f, p)
-}
-
-// withdraw notifies the frontal that a process is gone. If there is no session now, the
-// registration ends with its lease.
-func (h *Helper) withdraw(ctx context.Context, p *process) {
-	f, _ := h.home.currentFrontal()
-	if f == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, registerWait)
-	defer cancel()
-	err := h.callBriefly(ctx, func() error {
-		_, err := f.directory().Withdraw(ctx, &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{
-			{Process: control.ProcessToPB(p.name), Generation: uint64(p.generation), Died: !p.left.Load()},
-		}})
-		return control.FromStatus(err)
-	})
-	if err != nil && ctx.Err() == nil {
-		h.log.Warn("cannot withdraw", "process", p.name.String(), "error", err)
-	}
-}
-
-// maxBrief bounds the calls to the frontal that come and go with processes. Together with those
-// that max_open bounds they stay below what a frontal accepts of one node (limits.peer_calls): it
-// ends the session of a node that far exceeds that, and hundreds of processes may end at a time.
-const maxBrief = 128
-
-// callBriefly makes a call to the frontal when the bound allows it.
-func (h *Helper) callBriefly(ctx context.Context, call func() error) error {
-	select {
-	case h.calls <- struct{}{}:
-		defer func() { <-h.calls }()
-		return call()
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %d calls to the frontal are not answered yet", overlay.ErrTimeout, maxBrief)
-	}
-}
-
 // admit counts a connection in the making, or a request about a name, against its process's
 // account, until release.
 func (h *Helper) admit(p *process) (release func(), err error) {
 	who := uid(p.uid)
 	if err := h.budgets.open.Take(who, 1); err != nil {
-		h.auditOverBudget(p, err)
+		h.audit.overBudget(p, err)
 		return nil, fmt.Errorf("helper %v: %w", h.node, err)
 	}
 	return func() { h.budgets.open.Give(who, 1) }, nil
-}
-
-// frontal is one session with the site's frontal and what was received on it.
-type frontal struct {
-	session *control.Session
-	profile overlay.SiteProfile
-	data    string         // the frontal's data port inside the site
-	local   netip.AddrPort // this node's data port
-	public  netip.AddrPort
-	public6 netip.AddrPort
-}
-
-func (f *frontal) directory() controlpb.DirectoryClient {
-	return controlpb.NewDirectoryClient(f.session.Conn())
-}
-
-// frontalHolder holds the current session and lets dials wait for one.
-type frontalHolder struct {
-	mu      sync.Mutex
-	current *frontal
-	changed chan struct{} // closed and replaced at every change
-	lost    time.Time     // when the last session ended
-}
-
-func newFrontalHolder() frontalHolder {
-	return frontalHolder{changed: make(chan struct{}), lost: time.Now()}
-}
-
-func (f *frontalHolder) set(to *frontal) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.current = to
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
-// clear removes from, unless another session has replaced it.
-func (f *frontalHolder) clear(from *frontal) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.current == from {
-		f.current, f.lost = nil, time.Now()
-	}
-}
-
-func (f *frontalHolder) currentFrontal() (*frontal, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.current, f.changed
-}
-
-// frontal returns the current session, or waits for the next if there is none.
-func (h *Helper) frontal(ctx context.Context) (*frontal, error) {
-	for {
-		f, changed := h.home.currentFrontal()
-		if f != nil {
-			return f, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			h.home.mu.Lock()
-			lost := h.home.lost
-			h.home.mu.Unlock()
-			err := fmt.Errorf("%w: helper %v has had no session with its frontal at %s since %s; is isthmus-frontal running?",
-				overlay.ErrNoSession, h.node, h.opts.Frontal, lost.Format(time.TimeOnly))
-			if errors.Is(ctx.Err(), context.Canceled) {
-				err = ctx.Err()
-			}
-			return nil, err
-		}
-	}
 }
 
 // addrText formats an address for the log.

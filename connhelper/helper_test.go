@@ -498,6 +498,12 @@ func TestFailures(t *testing.T) {
 		join(t, s1, key, 0).failedAs(9, 500*time.Millisecond, wire.CodeUnknownProcess,
 			"for it to start; it has not registered with any helper")
 	})
+	t.Run("no broker, and then no answer", func(t *testing.T) {
+		f := newFakeFrontal(t, open, overlay.Direct)
+		f.away = true
+		s1, _ := f.helper("a1")
+		join(t, s1, key, 0).failedAs(9, time.Second, wire.CodeNoSession, "the broker is stopped")
+	})
 	t.Run("itself", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Direct)
 		s1, _ := f.helper("a1")
@@ -613,7 +619,7 @@ func TestStrangersAtTheDataPort(t *testing.T) {
 		"a lying length":  {[]byte{'I', 'S', 1, 1, 0xff, 0xff}, wire.CodeMalformed, "intro says it has 65535 bytes, at most 4096 are allowed"},
 		"unknown process": {wire.Append(nil, &wire.Intro{Kind: wire.IntroProcess, Job: key.ID(), Rank: 5}), wire.CodeUnknownProcess, "no rank 5 of job"},
 		"old connect-id":  {wire.Append(nil, &wire.Intro{Kind: wire.IntroReverse, Job: key.ID()}), wire.CodeStale, "no process here expects this connection"},
-		"carry":           {wire.Append(nil, &wire.Intro{Kind: wire.IntroCarry, Job: key.ID()}), wire.CodeForbidden, "a helper carries nothing for others"},
+		"carry":           {wire.Append(nil, &wire.Intro{Kind: wire.IntroCarry, Job: key.ID()}), wire.CodeForbidden, "a helper does not relay for others"},
 		"a hello":         {wire.Append(nil, &wire.Proof{}), wire.CodeMalformed, "a proof in place of an intro"},
 	} {
 		c, err := net.Dial("tcp", addr)

@@ -3,6 +3,7 @@ package connhelper
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -11,23 +12,29 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
+// hostsWait is how long Hosts waits for a session. A user is waiting for the list, and it is longer
+// than a restart of the frontal takes.
+const hostsWait = 3 * time.Second
+
 // Hosts returns the nodes of the grid, including this one, in the order of offer.Compare. The
-// frontal answers from a cache of some seconds. Hosts waits for a session with the frontal until
-// ctx ends, and then fails with an overlay.ErrNoSession. The caller owns the list.
-func (h *Helper) Hosts(ctx context.Context) ([]offer.Host, error) {
-	f, err := h.frontal(ctx)
+// frontal answers from a cache of some seconds. Hosts waits for a session with the frontal, but not
+// for long, and then fails with an overlay.ErrNoSession. The caller owns the list.
+func (h *Helper) Hosts(ctx context.Context) (offer.List, error) {
+	waiting, cancel := context.WithTimeout(ctx, hostsWait)
+	defer cancel()
+	f, err := h.uplink.frontal(waiting)
 	if err != nil {
-		return nil, err
+		return offer.List{}, err
 	}
 	m, err := f.directory().Hosts(ctx, &controlpb.HostsRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("helper %v: the list of hosts: %w", h.node, control.FromStatus(err))
+		return offer.List{}, fmt.Errorf("helper %v: the list of hosts: %w", h.node, control.FromStatus(err))
 	}
 	list, err := offer.ListFromPB(m)
 	if err != nil {
-		return nil, fmt.Errorf("helper %v: %w: the list of hosts from %v: %w", h.node, wire.ErrMalformed, f.session.Peer(), err)
+		return offer.List{}, fmt.Errorf("helper %v: %w: the list of hosts from %v: %w", h.node, wire.ErrMalformed, f.session.Peer(), err)
 	}
-	return list, nil
+	return offer.List{Hosts: list, Stale: m.Stale}, nil
 }
 
 // Node returns the node that the helper runs on.

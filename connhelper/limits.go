@@ -87,19 +87,10 @@ func (h *Helper) newBudgets(l Limits) budgets {
 			What: "data connections without an intro", Total: l.HalfOpen, PerSource: l.HalfOpenPerSource,
 			TotalSetting: "limits.half_open", SourceSetting: "limits.half_open_per_source",
 		}, func(from net.Addr, err error) {
-			h.opts.Audit.Append(audit.Record{
+			h.audit.log.Append(audit.Record{
 				Event: audit.Refusal, Peer: from.String(), Rule: "too-many-intros", Reason: err.Error(),
 				Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name},
 			})
 		}),
 	}
-}
-
-// auditSilent records a connection to the socket that was closed because its account, or all
-// accounts together, have too many without a hello.
-func (h *Helper) auditSilent(who uid, err error) {
-	h.opts.Audit.Append(audit.Record{
-		Event: audit.Refusal, Peer: who.String(), Rule: "silent-processes", Reason: err.Error(),
-		Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name},
-	})
 }

@@ -25,8 +25,9 @@ func (p *process) askedBefore(rank uint32) bool {
 // locate asks the directory where a process is, and waits until the process starts.
 func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh bool) (target, error) {
 	start, unknown := time.Now(), false
+	var away error // why the latest question could not be answered
 	for {
-		f, err := h.frontal(ctx)
+		f, err := h.uplink.frontal(ctx)
 		if err != nil {
 			return target{}, err
 		}
@@ -43,9 +44,12 @@ func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh boo
 			return target{}, fmt.Errorf("%w: waited %v for it to start; it has not registered with any helper",
 				overlay.ErrUnknownProcess, time.Since(start).Round(10*time.Millisecond))
 		case errors.Is(err, overlay.ErrUnreachable) && ctx.Err() == nil:
+			away = err
 			if !f.wait(ctx, 250*time.Millisecond) { // the session is gone, or the broker is: both come back
 				return target{}, err
 			}
+		case away != nil && isLate(ctx, err):
+			return target{}, away
 		default:
 			return target{}, fmt.Errorf("asking where it is: %w", err)
 		}
@@ -89,15 +93,15 @@ func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool) 
 		return nil, fmt.Errorf("%w: %w", overlay.ErrUnknownProcess, err)
 	}
 	if errors.Is(err, overlay.ErrOverloaded) { // too many dials of this node or site wait: ask now and then instead
-		f.wait(ctx, min(crowdedWait+rand.N(crowdedWait), max(wait, time.Millisecond)))
+		f.wait(ctx, min(minAwaitPause+rand.N(minAwaitPause), max(wait, time.Millisecond)))
 		return nil, fmt.Errorf("%w: %w", overlay.ErrUnknownProcess, err)
 	}
 	return answer, err
 }
 
-// crowdedWait is the minimum pause between two questions about a process that cannot be waited for
+// minAwaitPause is the minimum pause between two questions about a process that cannot be waited for
 // in one call.
-const crowdedWait = 500 * time.Millisecond
+const minAwaitPause = 500 * time.Millisecond
 
 // answerMargin is the time allowed for an answer to return.
 const answerMargin = 50 * time.Millisecond

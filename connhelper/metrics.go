@@ -57,7 +57,7 @@ func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 		Sources: []metrics.Source{{
 			Families: []*metrics.Family{metricFrontalUp, metricProcesses, metricJobs, metricDials, metricFailures, metricSetup, metricAccepted, metricDirect, metricReserves, metricReserved},
 			Read:     h.readMetrics,
-		}, h.opts.Audit.Metrics()},
+		}, h.audit.log.Metrics()},
 	}
 }
 
@@ -74,12 +74,12 @@ func (h *Helper) limits() []metrics.Limit {
 }
 
 func (h *Helper) readMetrics(w metrics.Writer) {
-	f, _ := h.home.currentFrontal()
+	f, _ := h.uplink.currentFrontal()
 	w.Put(metricFrontalUp, metrics.Bool(f != nil))
 	processes, jobs := h.here.size()
 	w.Put(metricProcesses, float64(processes))
 	w.Put(metricJobs, float64(jobs))
-	w.Put(metricDirect, float64(h.ownLinks.Load()))
+	w.Put(metricDirect, float64(h.traffic.ownLinks.Load()))
 	w.Put(metricReserves, float64(h.kept.Held(time.Now())))
 	w.Put(metricReserved, float64(h.kept.Got.Load()), "kept")
 	w.Put(metricReserved, float64(h.kept.Used.Load()), "dialled")

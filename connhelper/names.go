@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -17,14 +19,25 @@ import (
 // or the broker may be restarting.
 const nameWait = 15 * time.Second
 
-// serveName answers one request of a process about names, in a goroutine that work waits for.
-func (h *Helper) serveName(ctx context.Context, p *process, work *sync.WaitGroup, request uint32, budget time.Duration, do func(context.Context) (string, error)) {
+// publishedNames publishes names for the processes of this node and looks names up. The names of a
+// process are in the process, under its lock.
+type publishedNames struct {
+	node    overlay.NodeID
+	uplink  *uplink
+	log     *slog.Logger
+	audit   auditor
+	counted *limit.Counter[uid]                        // names, by account
+	admit   func(*process) (release func(), err error) // counts a request against its process's account
+}
+
+// serve answers one request of a process about names, in a goroutine that work waits for.
+func (n *publishedNames) serve(ctx context.Context, p *process, work *sync.WaitGroup, request uint32, budget time.Duration, do func(context.Context) (string, error)) {
 	ctx, done, err := p.begin(ctx, request, budget)
 	if err != nil {
 		p.fail(request, err)
 		return
 	}
-	release, err := h.admit(p)
+	release, err := n.admit(p)
 	if err != nil {
 		done()
 		p.fail(request, err)
@@ -44,22 +57,22 @@ func (h *Helper) serveName(ctx context.Context, p *process, work *sync.WaitGroup
 
 // publish records a name of p, so that the next session with the frontal publishes it again, and
 // publishes it on the current one.
-func (h *Helper) publish(ctx context.Context, p *process, f *wire.LocalPublish) error {
+func (n *publishedNames) publish(ctx context.Context, p *process, f *wire.LocalPublish) error {
 	p.mu.Lock()
 	before, had := p.names[f.Name]
 	if !had && len(p.names) >= overlay.MaxNamesPerJob {
 		p.mu.Unlock()
 		return fmt.Errorf("%w: %v has published %d names, the limit for a job", overlay.ErrOverloaded, p.name, overlay.MaxNamesPerJob)
 	}
-	err := h.keepName(p, f.Name, f.Port)
+	err := n.keep(p, f.Name, f.Port)
 	p.mu.Unlock()
 	if err != nil {
-		h.auditOverBudget(p, err)
+		n.audit.overBudget(p, err)
 		return err
 	}
-	err = h.publishAt(ctx, p, f)
+	err = n.publishAt(ctx, p, f)
 	if err == nil {
-		h.log.Info("name published", "name", f.Name, "process", p.name.String())
+		n.log.Info("name published", "name", f.Name, "process", p.name.String())
 		return nil
 	}
 	p.mu.Lock()
@@ -71,41 +84,41 @@ func (h *Helper) publish(ctx context.Context, p *process, f *wire.LocalPublish) 
 			p.names[f.Name] = before
 		}
 	default:
-		h.dropName(p, f.Name)
+		n.drop(p, f.Name)
 	}
 	return err
 }
 
-// keepName records a name of p and counts it against its account. p.mu is held.
-func (h *Helper) keepName(p *process, name, port string) error {
+// keep records a name of p and counts it against its account. p.mu is held.
+func (n *publishedNames) keep(p *process, name, port string) error {
 	if _, had := p.names[name]; !had {
-		if err := h.budgets.names.Take(uid(p.uid), 1); err != nil {
-			return fmt.Errorf("helper %v: %w", h.node, err)
+		if err := n.counted.Take(uid(p.uid), 1); err != nil {
+			return fmt.Errorf("helper %v: %w", n.node, err)
 		}
 	}
 	p.names[name] = port
 	return nil
 }
 
-// dropName undoes keepName, if the name was recorded. p.mu is held.
-func (h *Helper) dropName(p *process, name string) {
+// drop undoes keep, if the name was recorded. p.mu is held.
+func (n *publishedNames) drop(p *process, name string) {
 	if _, had := p.names[name]; had {
 		delete(p.names, name)
-		h.budgets.names.Give(uid(p.uid), 1)
+		n.counted.Give(uid(p.uid), 1)
 	}
 }
 
-// dropNames drops all names of a process that has ended.
-func (h *Helper) dropNames(p *process) {
+// dropAll drops all names of a process that has ended.
+func (n *publishedNames) dropAll(p *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name := range p.names {
-		h.dropName(p, name)
+		n.drop(p, name)
 	}
 }
 
-func (h *Helper) publishAt(ctx context.Context, p *process, f *wire.LocalPublish) error {
-	to, err := h.frontalFor(ctx, p)
+func (n *publishedNames) publishAt(ctx context.Context, p *process, f *wire.LocalPublish) error {
+	to, err := n.uplink.frontalFor(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -118,7 +131,7 @@ func (h *Helper) publishAt(ctx context.Context, p *process, f *wire.LocalPublish
 
 // publishAgain publishes the names of p on a new session with the frontal. A name that was lost
 // meanwhile is dropped and logged.
-func (h *Helper) publishAgain(ctx context.Context, f *frontal, p *process) error {
+func (n *publishedNames) publishAgain(ctx context.Context, f *frontal, p *process) error {
 	req := &controlpb.PublishRequest{Again: true}
 	p.mu.Lock()
 	for name, port := range p.names {
@@ -142,8 +155,8 @@ func (h *Helper) publishAgain(ctx context.Context, f *frontal, p *process) error
 	defer p.mu.Unlock()
 	for i, err := range errs {
 		if err != nil {
-			h.log.Warn("a name that was published before is lost", "name", req.Names[i].Name, "process", p.name.String(), "error", err)
-			h.dropName(p, req.Names[i].Name)
+			n.log.Warn("a name that was published before is lost", "name", req.Names[i].Name, "process", p.name.String(), "error", err)
+			n.drop(p, req.Names[i].Name)
 		}
 	}
 	return nil
@@ -151,11 +164,11 @@ func (h *Helper) publishAgain(ctx context.Context, f *frontal, p *process) error
 
 // unpublish withdraws a name. One that is not known here may be known to the frontal or broker, if
 // an earlier helper, or an attempt of this one, has published it.
-func (h *Helper) unpublish(ctx context.Context, p *process, name string) error {
+func (n *publishedNames) unpublish(ctx context.Context, p *process, name string) error {
 	p.mu.Lock()
-	h.dropName(p, name)
+	n.drop(p, name)
 	p.mu.Unlock()
-	f, err := h.frontalFor(ctx, p)
+	f, err := n.uplink.frontalFor(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -166,20 +179,20 @@ func (h *Helper) unpublish(ctx context.Context, p *process, name string) error {
 	return verdict(r.Faults)
 }
 
-// lookupName asks the frontal, which waits for the name, and the next session if this one ends
+// lookup asks the frontal, which waits for the name, and the next session if this one ends
 // meanwhile.
-func (h *Helper) lookupName(ctx context.Context, l *wire.LocalLookup) (string, error) {
+func (n *publishedNames) lookup(ctx context.Context, l *wire.LocalLookup) (string, error) {
 	end := time.Now().Add(min(l.Budget, maxBudget))
 	for {
-		port, err := h.lookupNameOnce(ctx, l.Name, max(time.Until(end), 0))
+		port, err := n.lookupOnce(ctx, l.Name, max(time.Until(end), 0))
 		if !errors.Is(err, overlay.ErrUnreachable) || !sleepFor(ctx, 100*time.Millisecond, end) {
 			return port, err
 		}
 	}
 }
 
-func (h *Helper) lookupNameOnce(ctx context.Context, name string, wait time.Duration) (string, error) {
-	f, err := h.frontal(ctx)
+func (n *publishedNames) lookupOnce(ctx context.Context, name string, wait time.Duration) (string, error) {
+	f, err := n.uplink.frontal(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -36,7 +36,7 @@ func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 		Permit: func(ip netip.Addr) error {
 			err := h.opts.Rule.Foreign(ip)
 			if err != nil {
-				h.auditDenied(j, err)
+				h.audit.denied(j, err)
 			}
 			return err
 		},
@@ -91,8 +91,8 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		return readyConn{}, err
 	}
 	in.detach()
-	limits := h.version(c, step.IPv6)
-	s, err := h.handable(c)
+	limits := h.site.version(c, step.IPv6)
+	s, err := h.socketFor(c)
 	if err != nil {
 		in.end()
 		return readyConn{}, err
@@ -115,7 +115,7 @@ func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process
 	}
 	var c *net.TCPConn
 	if err == nil {
-		c, err = h.fetch(ctx, f, p.name, accepted.CarryId)
+		c, err = h.outbound.fetch(ctx, f, p.name, accepted.CarryId)
 	}
 	if err != nil {
 		in.end()
@@ -123,15 +123,6 @@ func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process
 	}
 	in.detach()
 	return readyConn{conn: c, handed: h.watch(in)}, nil
-}
-
-// version says that a connection is over IPv6, for the reason of its path, where both versions of
-// IP were tried at once. Reasons for IPv6 alone say so already.
-func (h *Helper) version(c net.Conn, said bool) []string {
-	if said || !h.choseIPv6(c) {
-		return nil
-	}
-	return []string{"it is over IPv6"}
 }
 
 // watch returns a function that reports failures at the other end to the process that got a
@@ -155,10 +146,10 @@ func (h *Helper) watch(in *signalling) func(*process, uint64, error) {
 // this helper bridges: by then the link itself has moved elsewhere.
 const bridgeTimeout = 30 * time.Second
 
-// handable returns c in a form that can be handed to a process. A kernel socket already is; for any
+// socketFor returns c in a form that can be handed to a process. A kernel socket already is; for any
 // other connection the process gets one end of a socket pair, and this helper copies for as long as
 // the connection lives.
-func (h *Helper) handable(c net.Conn) (socket, error) {
+func (h *Helper) socketFor(c net.Conn) (socket, error) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tune(tcp)
 		return tcp, nil

@@ -29,15 +29,18 @@ func TestOfferSettings(t *testing.T) {
 	if o.Memory < 1<<20 {
 		t.Errorf("the machine is said to have %d bytes of memory", o.Memory)
 	}
-	if o.Jobs != 1 || o.Processes != cores || o.CPU != cores*1000 {
+	if o.Jobs != 1 || o.Processes != cores || o.CPU != cores*1000 || o.Power < 1 || o.Power > offer.MaxPower {
 		t.Errorf("one job, on %d cores: %+v", cores, o)
 	}
-	given := OfferSettings{Jobs: 2, Processes: 3, Memory: 1 << 30, CPU: 1.5,
+	given := OfferSettings{Jobs: 2, Processes: 3, Memory: 1 << 30, CPU: 1.5, Power: 700,
 		Allow: []OfferRule{{Identity: "alice@*/*"}}, Deny: []OfferRule{{Site: "siteb"}}}
 	want := reserve.Policy{Jobs: 2, Processes: 3, Memory: 1 << 30, CPU: 1500,
 		Allow: []reserve.Rule{{Identity: "alice@*/*"}}, Deny: []reserve.Rule{{Site: "siteb"}}}
 	if got := given.Policy(); !reflect.DeepEqual(got, want) || got.Check() != nil {
 		t.Errorf("got %+v, want %+v; %v", got, want, got.Check())
+	}
+	if p := given.Offer().Power; p != 700 {
+		t.Errorf("power %d, want the owner's", p)
 	}
 	given.Jobs = 0
 	if got := given.Offer(); got != (offer.Offer{}) {
@@ -73,8 +76,9 @@ func TestHosts(t *testing.T) {
 	want := []offer.Host{{Node: h.Node(), State: offer.Up, Offer: offer.Offer{Jobs: 1, Processes: 2}}}
 	f.mu.Lock()
 	f.hosts = offer.ListToPB(want)
+	f.hosts.Stale = "the broker is away"
 	f.mu.Unlock()
-	if got, err := h.Hosts(t.Context()); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := h.Hosts(t.Context()); err != nil || !reflect.DeepEqual(got, offer.List{Hosts: want, Stale: f.hosts.Stale}) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 	f.mu.Lock()

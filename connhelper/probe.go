@@ -8,6 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
+	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -54,7 +55,7 @@ func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (pr
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	f, err := h.frontal(ctx)
+	f, err := h.uplink.frontal(ctx)
 	if err != nil {
 		return probe.Measured{}, err
 	}
@@ -64,6 +65,7 @@ func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (pr
 		HTTPProxy: h.opts.HTTPProxy,
 		TLS:       h.opts.Credentials.DataClient(control.RoleBroker, control.RoleProxy),
 		Raw:       traverse.Available,
+		Port443:   simopen.MayBind443,
 	}
 	if len(waits) > 0 {
 		o, err := probe.MeasureIdle(ctx, opts, waits)

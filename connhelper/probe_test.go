@@ -17,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
 	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -123,6 +124,7 @@ func TestMeasure(t *testing.T) {
 		{Field: probe.Egress, Value: "any"}, {Field: probe.UDP, Value: "true"},
 		{Field: probe.UDPRate, Value: "none"}, {Field: probe.MTU, Value: "none"},
 		{Field: probe.Privileged, Value: strconv.FormatBool(traverse.Available() == nil)},
+		{Field: probe.HighPortsOnly, Value: strconv.FormatBool(simopen.MayBind443() != nil)},
 	} {
 		wantFinding(t, m, want.Field, want.Value)
 	}

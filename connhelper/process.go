@@ -122,10 +122,10 @@ func (h *Helper) serveLocal(ctx context.Context, ln *net.UnixListener) error {
 		who := uid(cred.UID)
 		place, err := h.budgets.silent.Enter(who, func(why error) {
 			c.Close()
-			h.auditSilent(who, why)
+			h.audit.silent(who, why)
 		})
 		if err != nil {
-			h.auditSilent(who, err)
+			h.audit.silent(who, err)
 			refuseLocal(local.NewConn(c), h.node, err)
 			return
 		}
@@ -151,13 +151,13 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 	if err == nil {
 		if err = h.budgets.processes.Take(uid(p.uid), 1); err == nil {
 			defer h.budgets.processes.Give(uid(p.uid), 1)
-			defer h.dropNames(p)
+			defer h.names.dropAll(p)
 		}
 	}
 	if err != nil {
 		if !errors.Is(err, io.EOF) && ctx.Err() == nil {
 			h.log.Warn("process refused", "error", err)
-			h.auditProcessRefused(conn, nil, err)
+			h.audit.processRefused(conn, nil, err)
 			refuseLocal(conn, h.node, err)
 		}
 		return
@@ -165,7 +165,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 	old, err := h.here.add(p)
 	if err != nil {
 		h.log.Warn("process refused", "process", p.name.String(), "error", err)
-		h.auditProcessRefused(conn, p, err)
+		h.audit.processRefused(conn, p, err)
 		refuseLocal(conn, h.node, err)
 		return
 	}
@@ -178,30 +178,30 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 		if ctx.Err() != nil {
 			return
 		}
-		h.reportTraffic(ctx, p, was || h.here.later(p))
+		h.traffic.end(ctx, p, was || h.here.later(p))
 		if was {
 			h.log.Info("process left", "process", p.name.String(), "died", !p.left.Load())
-			h.auditProcess(p, "left")
-			h.withdraw(ctx, p)
+			h.audit.process(p, "left")
+			h.uplink.withdraw(ctx, p)
 		}
 	}()
-	if err := h.welcome(ctx, p); err != nil {
+	if err := h.confirm(ctx, p); err != nil {
 		h.log.Warn("process refused", "process", p.name.String(), "error", err)
-		h.auditProcessRefused(conn, p, err)
+		h.audit.processRefused(conn, p, err)
 		refuseLocal(conn, h.node, err)
 		return
 	}
 	h.log.Info("process joined", "process", p.name.String(), "generation", uint64(p.generation), "uid", p.uid)
-	h.auditProcess(p, "joined")
+	h.audit.process(p, "joined")
 	h.serveRequests(ctx, p)
 }
 
-// welcome registers p with the frontal, if there is a session now (otherwise enter does, as soon as
+// confirm registers p with the frontal, if there is a session now (otherwise enter does, as soon as
 // there is one), and confirms that to the process.
-func (h *Helper) welcome(ctx context.Context, p *process) error {
+func (h *Helper) confirm(ctx context.Context, p *process) error {
 	defer close(p.ready)
-	if f, _ := h.home.currentFrontal(); f != nil {
-		if err := h.register(ctx, f, p); err != nil && !errors.Is(err, overlay.ErrUnreachable) {
+	if f, _ := h.uplink.currentFrontal(); f != nil {
+		if err := h.uplink.register(ctx, f, p); err != nil && !errors.Is(err, overlay.ErrUnreachable) {
 			return err
 		}
 	}
@@ -228,7 +228,7 @@ func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 		return nil, unread(err, cred)
 	}
 	name := overlay.ProcessName{Job: hello.Job, Rank: hello.Rank}
-	if err := h.mayBe(name, hello, cred); err != nil {
+	if err := h.checkHello(name, hello, cred); err != nil {
 		return nil, err
 	}
 	life := hello.Generation
@@ -297,10 +297,10 @@ func unread(err error, cred local.Cred) error {
 	return err
 }
 
-// mayBe returns why the process behind cred cannot be the one that its hello names, as far as that
+// checkHello returns why the process behind cred cannot be the one that its hello names, as far as that
 // can be checked before it has signed anything. Only this helper process may be a member of a
 // node service's job: every other member has a helper of its own.
-func (h *Helper) mayBe(name overlay.ProcessName, hello *wire.LocalHello, cred local.Cred) error {
+func (h *Helper) checkHello(name overlay.ProcessName, hello *wire.LocalHello, cred local.Cred) error {
 	if _, isService := name.Job.ServiceNode(); isService {
 		if int(cred.PID) != os.Getpid() {
 			return fmt.Errorf("%w: process %d of user %d says it is %v; a helper alone is that", overlay.ErrForbidden, cred.PID, cred.UID, name)
@@ -348,16 +348,16 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 		case *wire.LocalCancel:
 			p.cancel(f.Request)
 		case *wire.LocalPublish:
-			h.serveName(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
-				return "", h.publish(ctx, p, f)
+			h.names.serve(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
+				return "", h.names.publish(ctx, p, f)
 			})
 		case *wire.LocalUnpublish:
-			h.serveName(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
-				return "", h.unpublish(ctx, p, f.Name)
+			h.names.serve(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
+				return "", h.names.unpublish(ctx, p, f.Name)
 			})
 		case *wire.LocalLookup:
-			h.serveName(ctx, p, &dials, f.Request, f.Budget+nameWait, func(ctx context.Context) (string, error) {
-				return h.lookupName(ctx, f)
+			h.names.serve(ctx, p, &dials, f.Request, f.Budget+nameWait, func(ctx context.Context) (string, error) {
+				return h.names.lookup(ctx, f)
 			})
 		case *wire.LocalLeave:
 			p.left.Store(true)
@@ -366,7 +366,7 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 		case *wire.LocalReserve:
 			h.reserve(ctx, dials.Go, p, f)
 		case *wire.LocalTraffic:
-			h.traffic(ctx, p, f)
+			h.traffic.take(ctx, p, f)
 		default:
 			h.log.Warn("process", "process", p.name.String(), "error", fmt.Errorf("%w: %v", wire.ErrType, frame.Type()))
 			return
@@ -425,7 +425,7 @@ func (h *Helper) answerDial(p *process, f *wire.LocalDial, m readyConn, err erro
 		p.open.add(id, m.settle) // before the answer, which its outcome may follow at once
 		p.mu.Unlock()
 	}
-	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Seal: h.crypt.seal(m.path), Idle: h.idle(m.path), Path: p.readable(m.path)}, m.conn)
+	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Seal: h.crypt.seal(m.path), Idle: h.site.idle(m.path), Path: p.readable(m.path)}, m.conn)
 	m.conn.Close()
 	if m.handed != nil {
 		m.handed(p, id, err)
@@ -433,7 +433,7 @@ func (h *Helper) answerDial(p *process, f *wire.LocalDial, m readyConn, err erro
 	if err == nil {
 		h.log.Info("connected", "from", p.name.String(), "to", f.Rank, "node", m.path.Peer.String(),
 			"technique", m.path.String(), "setup", m.path.Setup.String(), "reason", m.path.Reason)
-		h.auditConnected(p, f.Rank, m.path)
+		h.audit.connected(p, f.Rank, m.path)
 	}
 }
 
@@ -443,7 +443,7 @@ func (h *Helper) deliver(p *process, c socket, path overlay.Path) error {
 	defer c.Close()
 	<-p.ready // takes at most registerWait
 	h.dials.accept(path.Technique)
-	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Idle: h.idle(path), Path: p.readable(path)}, c)
+	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Idle: h.site.idle(path), Path: p.readable(path)}, c)
 }
 
 // readable returns a path without what the process does not understand.

@@ -31,16 +31,16 @@ func (h *Helper) keepFor(p *process, rank uint32, one *reserved) {
 	if h.here.get(p.name) != p {
 		h.kept.Forget(p) // it has left meanwhile
 	}
-	f, _ := h.home.currentFrontal()
+	f, _ := h.uplink.currentFrontal()
 	if f == nil || f.profile.GatewayOnly { // the gateway determines it
 		return
 	}
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.life, reserveBound)
 		defer cancel()
-		addrs, proxy, err := h.mayReach(f, reserveJourney(one, p, rank))
+		addrs, proxy, err := h.outbound.mayReach(f, reserveJourney(one, p, rank))
 		for _, addr := range addrs {
-			err = h.proxies.Prepare(ctx, addr, encap.RouteOf(f.profile, proxy), ticket.MaxLife)
+			err = h.outbound.proxies.Prepare(ctx, addr, encap.RouteOf(f.profile, proxy), ticket.MaxLife)
 		}
 		if err != nil {
 			h.log.Debug("the proxy of a reserve does not answer", "proxy", one.Relay.Proxy, "error", err)
@@ -82,7 +82,7 @@ func (h *Helper) reserve(ctx context.Context, spawn func(func()), p *process, f 
 }
 
 func (h *Helper) getReserve(ctx context.Context, p *process, l *wire.LocalReserve) (*reserved, error) {
-	f, err := h.frontalFor(ctx, p)
+	f, err := h.uplink.frontalFor(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Signal) error {
 	if role := control.SessionOf(ctx).Peer().Role; role != control.RoleFrontal {
 		return fmt.Errorf("%w: a %v does not signal", overlay.ErrForbidden, role)
 	}
-	p, asker, err := h.parties(m)
+	p, asker, err := h.endsOf(m)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (read
 	if one == nil {
 		return readyConn{}, fmt.Errorf("%w: none is kept in reserve", overlay.ErrNoRelay)
 	}
-	f, _ := h.home.currentFrontal()
+	f, _ := h.uplink.currentFrontal()
 	if site := h.site.Load(); f == nil && site != nil && !site.GatewayOnly {
 		f = &frontal{profile: *site} // the session is gone, and not needed
 	}
@@ -160,7 +160,7 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (read
 		Technique: overlay.Relay, Via: one.Via, Proxy: one.Relay.Proxy, Peer: one.Peer, Small: true,
 		Reason: withLimits(one.Reason+"; it was kept in reserve", []string{relayLimit(one.Relay)}),
 	}
-	c, limits, err := h.reach(carrier.WithSmallPackets(carrier.Urgent(ctx)), f, reserveJourney(one, p, rank))
+	c, limits, err := h.outbound.reach(carrier.WithSmallPackets(carrier.Urgent(ctx)), f, reserveJourney(one, p, rank))
 	if err != nil {
 		return readyConn{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
 	}
@@ -168,6 +168,6 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (read
 	if err := write(ctx, c, one.Relay.Ticket); err != nil {
 		return readyConn{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
 	}
-	s, err := h.handable(c)
+	s, err := h.socketFor(c)
 	return readyConn{conn: s, path: path}, err
 }

@@ -156,7 +156,7 @@ func (s targetService) Introduced(m *controlpb.Signal, stream grpc.ServerStreami
 }
 
 func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Signal, tell func(*controlpb.SignalEvent) error) error {
-	p, asker, err := h.parties(m)
+	p, asker, err := h.endsOf(m)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Signal, tell fun
 	}
 	defer release()
 	name := p.name
-	f, err := h.frontal(ctx)
+	f, err := h.uplink.frontal(ctx)
 	if err != nil {
 		return err
 	}
@@ -194,8 +194,8 @@ func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Signal, tell fun
 	return tell(connected)
 }
 
-// parties returns the local process that a signalling request names, and the asker's name.
-func (h *Helper) parties(m *controlpb.Signal) (p *process, asker overlay.ProcessName, err error) {
+// endsOf returns the local process that a signalling request names, and the asker's name.
+func (h *Helper) endsOf(m *controlpb.Signal) (p *process, asker overlay.ProcessName, err error) {
 	name, err := control.ProcessFromPB(m.Target)
 	if err != nil {
 		return nil, asker, err
@@ -229,7 +229,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		path.Via = overlay.ViaTarget
 	}
 	if coordinate.Knows(path.Technique) && !f.profile.GatewayOnly {
-		if err := h.skipReason(path.Technique); err != nil {
+		if err := h.outbound.skipReason(path.Technique); err != nil {
 			return nil, path, err
 		}
 		target := overlay.ProcessName{Job: asker.Job, Rank: m.Target.GetRank()}
@@ -237,12 +237,12 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		if c == nil || err != nil {
 			return nil, path, err
 		}
-		path.Reason = withLimits(path.Reason, h.version(c, strings.HasPrefix(path.Reason, "over IPv6")))
-		s, err := h.handable(c)
+		path.Reason = withLimits(path.Reason, h.site.version(c, strings.HasPrefix(path.Reason, "over IPv6")))
+		s, err := h.socketFor(c)
 		return s, path, err
 	}
 	inside := path.Technique.Kind() == overlay.TargetDials && overlay.SiteID(m.AskerSite) == h.node.Site
-	ctx, end, err := h.dialSlot(ctx, f, inside, peerDialTimeout) // before the asker relies on this end
+	ctx, end, err := h.outbound.dialSlot(ctx, f, inside, peerDialTimeout) // before the asker relies on this end
 	if err != nil {
 		return nil, path, err
 	}
@@ -279,7 +279,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 	default:
 		return nil, path, fmt.Errorf("%w: technique %v; upgrade this helper", wire.ErrVersion, path.Technique)
 	}
-	c, limits, err := h.reach(ctx, f, j)
+	c, limits, err := h.outbound.reach(ctx, f, j)
 	if err != nil {
 		return nil, path, err
 	}
@@ -287,6 +287,6 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 	if err := write(ctx, c, greeting); err != nil {
 		return nil, path, err
 	}
-	s, err := h.handable(c)
+	s, err := h.socketFor(c)
 	return s, path, err
 }

@@ -3,31 +3,40 @@ package connhelper
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/connhelper/packetsize"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
+// sizes is what this node knows of the packets that arrive at other sites.
+type sizes struct {
+	node   overlay.NodeID
+	log    *slog.Logger
+	memory packetsize.Memory
+}
+
 // sized returns the context in which to connect to a target, and whether packets must be small: as
 // the process requests, or as remembered.
-func (h *Helper) sized(ctx context.Context, to target, now time.Time) (context.Context, bool) {
+func (z *sizes) sized(ctx context.Context, to target, now time.Time) (context.Context, bool) {
 	site := to.point.Node.Site
-	if site == h.node.Site || to.ways&overlay.FullPackets != 0 {
+	if site == z.node.Site || to.ways&overlay.FullPackets != 0 {
 		return ctx, false
 	}
-	if _, small := h.sizes.Small(site, now); !small && to.ways&overlay.SmallPackets == 0 {
+	if _, small := z.memory.Small(site, now); !small && to.ways&overlay.SmallPackets == 0 {
 		return ctx, false
 	}
 	return carrier.WithSmallPackets(ctx), true
 }
 
 // fullAllowed returns why a process that has small packets cannot have large ones.
-func (h *Helper) fullAllowed(to target, now time.Time) error {
+func (z *sizes) fullAllowed(to target, now time.Time) error {
 	if to.ways&overlay.FullPackets == 0 {
 		return nil
 	}
-	if until, small := h.sizes.Small(to.point.Node.Site, now); small {
+	if until, small := z.memory.Small(to.point.Node.Site, now); small {
 		return fmt.Errorf("%w: packets of full size are lost on the path to %s; they are tried again in %v",
 			overlay.ErrNoPath, to.point.Node.Site, until.Sub(now).Round(time.Second))
 	}
@@ -36,17 +45,17 @@ func (h *Helper) fullAllowed(to target, now time.Time) error {
 
 // largeVanished records that a path carried nothing although the network connected it with
 // full-sized packets, whose size may be the reason.
-func (h *Helper) largeVanished(to target, technique overlay.Technique, err error) {
-	if h.sizes.Vanished(to.point.Node.Site, time.Now()) {
-		h.log.Warn("a connection carries nothing in packets of full size; those to this site have 576 bytes from now on and are slower, until larger ones pass",
+func (z *sizes) largeVanished(to target, technique overlay.Technique, err error) {
+	if z.memory.Vanished(to.point.Node.Site, time.Now()) {
+		z.log.Warn("a connection carries nothing in packets of full size; those to this site have 576 bytes from now on and are slower, until larger ones pass",
 			"site", string(to.point.Node.Site), "technique", technique.String(), "error", err,
 			"remedy", "let ICMP \"fragmentation needed\" (type 3, code 4; ICMPv6 type 2) pass the firewalls on the path, or set profile.mtu of the site behind the smaller MTU")
 	}
 }
 
 // largePassed records that full-sized packets arrived.
-func (h *Helper) largePassed(to target) {
-	if h.sizes.Passed(to.point.Node.Site) {
-		h.log.Info("packets of full size pass again", "site", string(to.point.Node.Site))
+func (z *sizes) largePassed(to target) {
+	if z.memory.Passed(to.point.Node.Site) {
+		z.log.Info("packets of full size pass again", "site", string(to.point.Node.Site))
 	}
 }

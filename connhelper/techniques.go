@@ -5,16 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -28,32 +23,32 @@ var attempts = map[overlay.Kind]struct {
 }{
 	overlay.AskerDials:  {(*Helper).direct, attemptTimeout, true},
 	overlay.TargetDials: {(*Helper).reversed, attemptTimeout, false},
-	overlay.BothDial:    {(*Helper).negotiated, attemptTimeout, false},
-	overlay.BothSend:    {(*Helper).negotiated, attemptTimeout, false},
+	overlay.BothDial:    {(*Helper).negotiated, agreeTimeout, false},
+	overlay.BothSend:    {(*Helper).negotiated, agreeTimeout, false},
 	overlay.ByProxy:     {(*Helper).relay, relayTimeout, true},
 }
 
 // attempt carries out one step of a plan from the asker's side.
 func (h *Helper) attempt(ctx context.Context, p *process, to target, step overlay.Step) (readyConn, error) {
-	f, err := h.frontalFor(ctx, p)
+	f, err := h.uplink.frontalFor(ctx, p)
 	if err != nil {
 		return readyConn{}, err
 	}
-	ctx, small := h.sized(ctx, to, time.Now())
+	ctx, small := h.sizes.sized(ctx, to, time.Now())
 	kind := step.Technique.Kind()
 	a, ok := attempts[kind]
 	if !ok {
 		return readyConn{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
 	}
 	if kind.Negotiated() {
-		if err := h.skipReason(step.Technique); err != nil {
+		if err := h.outbound.skipReason(step.Technique); err != nil {
 			return readyConn{}, err
 		}
 	}
 	if a.dials {
 		inside := kind != overlay.ByProxy && to.point.Node.Site == h.node.Site
 		var end func()
-		if ctx, end, err = h.dialSlot(ctx, f, inside, maxBudget); err != nil {
+		if ctx, end, err = h.outbound.dialSlot(ctx, f, inside, maxBudget); err != nil {
 			return readyConn{}, err
 		}
 		defer end()
@@ -72,30 +67,6 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	return m, nil
 }
 
-// dialSlot waits, at most for max, until this node may open one more connection out of the site, if
-// one is about to be opened. It returns a context for that.
-func (h *Helper) dialSlot(ctx context.Context, f *frontal, inside bool, max time.Duration) (context.Context, func(), error) {
-	if inside || f.profile.GatewayOnly || f.profile.Egress.ThroughHTTPProxy() {
-		return ctx, func() {}, nil
-	}
-	wait, cancel := context.WithTimeout(ctx, max)
-	defer cancel()
-	t, err := h.window.Wait(wait)
-	if err != nil {
-		return ctx, nil, err
-	}
-	return t.With(ctx), t.End, nil
-}
-
-// skipReason returns why a technique that needs several connections is skipped, where the site lets
-// few through.
-func (h *Helper) skipReason(t overlay.Technique) error {
-	if !coordinate.AsksByTCP(t) {
-		return nil
-	}
-	return h.window.Limited()
-}
-
 // direct dials the target's helper, or the frontal of its site, and sends the intro. It does not
 // wait for an answer: the first one comes from the process, or is a refusal that the process reads.
 func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
@@ -111,7 +82,7 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 	if !addr.IsValid() {
 		return readyConn{}, fmt.Errorf("%w: %v listens nowhere that this site can dial; its port range may be full", overlay.ErrUnreachable, to.point.Node)
 	}
-	c, limits, err := h.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, foreign: !inside, asker: p.name, target: to.point.Process})
+	c, limits, err := h.outbound.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, foreign: !inside, asker: p.name, target: to.point.Process})
 	if err != nil {
 		return readyConn{}, err
 	}
@@ -122,7 +93,7 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 	if err := writeFrame(ctx, c, intro); err != nil {
 		return readyConn{}, err
 	}
-	s, err := h.handable(c)
+	s, err := h.socketFor(c)
 	return readyConn{conn: s, limits: limits}, err
 }
 
@@ -216,7 +187,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 		return readyConn{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
 	}
 	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
-	c, limits, err := h.reach(ctx, f, j)
+	c, limits, err := h.outbound.reach(ctx, f, j)
 	if err != nil {
 		return readyConn{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
 	}
@@ -227,11 +198,11 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	}
 	if time.Since(begun) > ticketTime { // the target waited for its turn
 		c.Close()
-		if c, limits, err = h.reach(ctx, f, j); err != nil {
+		if c, limits, err = h.outbound.reach(ctx, f, j); err != nil {
 			return readyConn{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
 		}
 	}
-	s, err := h.handable(c)
+	s, err := h.socketFor(c)
 	if err != nil {
 		return readyConn{}, err
 	}
@@ -244,152 +215,13 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 		return nil
 	}
 	limits = append(limits, relayLimit(assigned.Relay))
-	useless := func() { h.forget(assigned.Relay.Addresses) }
+	useless := func() { h.outbound.forget(assigned.Relay.Addresses) }
 	return readyConn{conn: s, path: overlay.Path{Proxy: assigned.Relay.Proxy}, limits: limits, commit: commit, useless: useless}, nil
 }
 
 // relayLimit describes the rate limit of the proxy for the link.
 func relayLimit(a *controlpb.Assignment) string {
 	return control.HeldTo(a.GetLimit(), "proxy "+a.GetProxy())
-}
-
-// journey describes a connection to make, and on whose behalf.
-type journey struct {
-	addrs   []string // address:port, the best first
-	inside  bool     // the addresses are in this site
-	proxy   bool     // the addresses are a proxy's
-	foreign bool     // the addresses come from another site and are of a process there
-	asker   overlay.ProcessName
-	target  overlay.ProcessName
-	link    wire.ID // zero when there is no signalling request
-}
-
-// reach opens a connection to the first address that answers: by the node's own route, through the
-// site's HTTP proxy, or carried by the frontal when the node has no route out. Addresses inside the
-// site are dialled as they are; a connection to a proxy of the grid may be inside TLS, and is then
-// no plain socket. limits says what limits the connection, as far as is known.
-func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c carrier.Stream, limits []string, err error) {
-	if f.profile.GatewayOnly && !j.inside {
-		c, limits, err := h.dialByGateway(ctx, f, j)
-		if err != nil {
-			return nil, nil, err // not a nil *net.TCPConn in a Stream
-		}
-		return c, limits, nil
-	}
-	allowed, proxy, err := h.mayReach(f, j)
-	if err != nil {
-		return nil, nil, err
-	}
-	dial := func(ctx context.Context, addr string) (*net.TCPConn, error) { return carrier.DialTCP(ctx, addr, proxy) }
-	if proxy.Addr == "" && !j.inside {
-		dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
-			return dialwindow.Dial(ctx, h.window, func(ctx context.Context) (*net.TCPConn, error) {
-				return carrier.DialTCP(ctx, addr, proxy)
-			})
-		}
-	}
-	first, err := carrier.FirstOf(ctx, allowed, func(ctx context.Context, addr string) (noted, error) {
-		if j.proxy {
-			route := encap.RouteOf(f.profile, proxy)
-			route.Dial = dial
-			c, form, err := h.proxies.Dial(ctx, addr, route)
-			return noted{c, []string{form.Note()}}, err
-		}
-		c, err := dial(ctx, addr)
-		return noted{c, nil}, err
-	})
-	return first.Stream, first.limits, err
-}
-
-// mayReach returns which of a journey's addresses this helper dials, and through which HTTP proxy.
-func (h *Helper) mayReach(f *frontal, j journey) (allowed []string, proxy carrier.HTTPProxy, err error) {
-	if f.profile.Egress.ThroughHTTPProxy() && !j.inside {
-		proxy = h.opts.HTTPProxy
-		if proxy.Addr == "" {
-			return nil, proxy, fmt.Errorf("%w: the site permits outbound connections only through its HTTP proxy, but this helper has none configured (http_proxy)", overlay.ErrUnreachable)
-		}
-	}
-	err = fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
-	for _, addr := range j.addrs {
-		if bad := h.checkAddress(addr, j); bad != nil {
-			h.auditDenied(j, bad)
-			err = bad
-			continue
-		}
-		allowed = append(allowed, addr)
-	}
-	if len(allowed) > 0 {
-		err = nil
-	}
-	return allowed, proxy, err
-}
-
-// noted is a connection and what limits it.
-type noted struct {
-	carrier.Stream
-	limits []string
-}
-
-// forget makes the next dials to a proxy try every form again: the form by which it was reached
-// proved useless.
-func (h *Helper) forget(addrs []string) {
-	for _, addr := range addrs {
-		h.proxies.Forget(addr)
-	}
-}
-
-// dialByGateway makes the frontal dial, and connects to its data port. It also returns the limits
-// that the frontal reported.
-func (h *Helper) dialByGateway(ctx context.Context, f *frontal, j journey) (*net.TCPConn, []string, error) {
-	r, err := controlpb.NewNodesClient(f.session.Conn()).Carry(ctx, &controlpb.CarryRequest{
-		Addresses: j.addrs, Link: j.link[:], Asker: control.ProcessToPB(j.asker), Target: control.ProcessToPB(j.target),
-		SmallPackets: carrier.SmallPackets(ctx),
-	})
-	if err != nil {
-		return nil, nil, control.FromStatus(err)
-	}
-	c, err := h.fetch(ctx, f, j.asker, r.CarryId)
-	return c, []string{r.GetNote(), control.HeldTo(r.GetLimit(), "the gateway of "+string(h.node.Site))}, err
-}
-
-// fetch connects to the connection that the gateway holds for a process of this node.
-func (h *Helper) fetch(ctx context.Context, f *frontal, asker overlay.ProcessName, carryID []byte) (*net.TCPConn, error) {
-	id, err := idOf(carryID)
-	if err != nil {
-		return nil, err
-	}
-	if a, err := netip.ParseAddrPort(f.data); err == nil {
-		if err := h.opts.Rule.Denied(a.Addr()); err != nil {
-			return nil, fmt.Errorf("data port of %v: %w", f.session.Peer(), err)
-		}
-	}
-	c, err := carrier.DialTCP(ctx, f.data, carrier.HTTPProxy{})
-	if err != nil {
-		return nil, fmt.Errorf("data port of %v: %w", f.session.Peer(), err)
-	}
-	tune(c)
-	if err := writeFrame(ctx, c, &wire.Intro{Kind: wire.IntroCarry, ID: id, Job: asker.Job, Rank: asker.Rank, From: h.node}); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// checkAddress rejects addresses that belong to this host alone, since a signalling request must
-// not become a way into it, and those that the settings deny.
-func (h *Helper) checkAddress(addr string, j journey) error {
-	a, err := netip.ParseAddrPort(addr)
-	if err != nil {
-		return fmt.Errorf("%w: address %q: %w", wire.ErrMalformed, addr, err)
-	}
-	if ip := a.Addr().Unmap(); ip.IsLoopback() && (h.opts.AllowLoopback || j.inside) {
-		// One host may be the whole site, or the whole grid.
-	} else if ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-		return fmt.Errorf("%w: %v is not an address that a helper dials", overlay.ErrForbidden, a)
-	}
-	if j.foreign {
-		return h.opts.Rule.Foreign(a.Addr())
-	}
-	return h.opts.Rule.Denied(a.Addr())
 }
 
 // writeFrame writes a frame as the first bytes of c, and closes c if that fails.

@@ -10,15 +10,6 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// renewed gets a new certificate from the frontal, which asks the broker.
-func (h *Helper) renewed(ctx context.Context, chain [][]byte) ([][]byte, error) {
-	f, err := h.frontal(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return f.session.Renew(ctx, chain)
-}
-
 // cutFor ends the links of processes whose node, site or user was revoked, as the frontal reports:
 // processes of this node are ended, and the others of their jobs are notified that they are gone,
 // which ends the links with them.

@@ -18,7 +18,7 @@ func occupy(t *testing.T, h *Helper) (release func()) {
 	var slots []*dialwindow.Slot
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		slot, err := h.window.Wait(ctx)
+		slot, err := h.outbound.window.Wait(ctx)
 		cancel()
 		if errors.Is(err, dialwindow.ErrNoSlot) {
 			return func() {
@@ -97,11 +97,11 @@ func TestLimitedSite(t *testing.T) {
 	s1, _ := f.helper("a1")
 	h := f.last
 	s2, _ := f.helper("a2")
-	for h.window.Limited() == nil { // two rounds of answers that took a second
+	for h.outbound.window.Limited() == nil { // two rounds of answers that took a second
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				dialwindow.Dial(t.Context(), h.window, func(context.Context) (int, error) {
+				dialwindow.Dial(t.Context(), h.outbound.window, func(context.Context) (int, error) {
 					time.Sleep(time.Second)
 					return 0, nil
 				})

@@ -141,7 +141,7 @@ func TestAccountsAreBounded(t *testing.T) {
 			single[e.Nodes[0]]++
 			continue
 		}
-		if e.Job != string(proc(0).Job) || e.Rule != audit.OwnWord || e.Peer != "helper sitea/a1" || !strings.Contains(e.Reason, "told too quickly") {
+		if e.Job != string(proc(0).Job) || e.Rule != audit.OwnWord || e.Peer != "helper sitea/a1" || !strings.Contains(e.Reason, "reported too quickly") {
 			t.Errorf("%+v", e)
 		}
 		key := strings.Join(e.Sites, " ")

@@ -24,7 +24,10 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *contro
 	// registry that registerAll reads. So none is missed.
 	f.up.Opened(to, s, resp.Broker, resp.Epoch)
 	f.hosts.Changed() // to the broker, which may have restarted
-	context.AfterFunc(ctx, func() { f.up.Lost(s) })
+	context.AfterFunc(ctx, func() {
+		f.up.Lost(s)
+		f.hosts.Changed() // the other brokers are told of the sessions with the hosts
+	})
 	n, err := f.registerAll(ctx, s)
 	if err != nil {
 		f.up.Lost(s)

@@ -37,7 +37,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
-	if f.audit, err = audit.Open(cfg.Audit, creds.Identity().String(), log); err != nil {
+	if f.audit, err = audit.Open(cfg.Audit, creds.Identity().Key(), log); err != nil {
 		return err
 	}
 	defer f.audit.Start()()

@@ -71,25 +71,26 @@ type TLS struct {
 
 // Profile is a site's profile as its admin writes it.
 type Profile struct {
-	Inbound     Setting[overlay.Inbound] `yaml:"inbound" default:"auto" help:"Which connections from other sites can reach a listener: none, ports (those of profile.ports) or open (all). For a gateway_only site, a listener of the gateway."`
-	Ports       Ports                    `yaml:"ports" help:"The TCP ports that the firewall permits inbound, with inbound: ports. Every listener of the site binds to one of them. With inbound: auto they are tested."`
-	Filter      Setting[overlay.Filter]  `yaml:"filter" default:"auto" help:"How the packet filter treats inbound packets: none, stateless (by flags), stateful (by tracked connection) or strict (stateful, and invalid packets are dropped both ways)."`
-	Refusal     Setting[overlay.Refusal] `yaml:"refusal" default:"auto" help:"What the filter does with refused packets: drop or reset."`
-	NAT         NAT                      `yaml:"nat" help:"The site's address translation (RFC 4787)."`
-	NATUDP      NAT                      `yaml:"nat_udp" help:"The same for UDP, if it differs from TCP. A mapping of none means the same as nat; auto is measured if nat is, and otherwise means the same as nat."`
-	Egress      Setting[overlay.Egress]  `yaml:"egress" default:"auto" help:"Permitted outbound traffic: any, 443 (only to that port), http-proxy (only through the proxy), none, or, if connections are inspected, tls-443 and http-proxy-tls (the same, but only connections that begin as TLS)."`
-	UDP         Setting[bool]            `yaml:"udp" default:"auto" help:"Whether outbound UDP datagrams and their answers pass."`
-	UDPRate     Setting[uint64]          `yaml:"udp_rate" default:"auto" help:"Rate limit for UDP datagrams in bits per second, if it is lower than for TCP; none without such a limit."`
-	MTU         Setting[uint16]          `yaml:"mtu" default:"auto" help:"Path MTU in bytes to other sites, if larger packets are lost or routers request smaller ones; none if the MTU of the hosts' interfaces is correct."`
-	IdleTCP     Setting[uint32]          `yaml:"idle_tcp" default:"auto" help:"Idle timeout, in seconds, of the filter or NAT for a TCP connection; none if unknown or if it keeps no state."`
-	IdleUDP     Setting[uint32]          `yaml:"idle_udp" default:"auto" help:"Idle timeout, in seconds, of the filter or NAT for a UDP mapping; none if unknown or if it keeps no state."`
-	IPv6        Setting[bool]            `yaml:"ipv6" default:"auto" help:"Whether nodes, or with gateway_only the gateway, also have IPv6 addresses from which other sites' IPv6 hosts can be reached: not translated, and filtered as ipv6_rules says."`
-	IPv6Rules   IPv6Rules                `yaml:"ipv6_rules" help:"What the firewall does to IPv6, for a site that has IPv4 too. If any of them is given, those that are auto are measured, and are otherwise taken to be those of a stateful firewall that lets no connection and no datagram in."`
-	IPv6Only    Setting[bool]            `yaml:"ipv6_only" default:"auto" help:"Whether the site has no IPv4 connectivity to other sites, which are then reached over IPv6 or through a dual-stack proxy. The declared inbound rules then apply to IPv6."`
-	GatewayOnly bool                     `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
-	Privileged  Setting[bool]            `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW, or with gateway_only the frontal. auto tests only the node that measures."`
-	Networks    []netip.Prefix           `yaml:"networks" example:"198.51.100.0/28" help:"IPv4 and IPv6 networks in which other sites reach this site's nodes: the nodes' own addresses, or those of a 1:1 NAT. Addresses outside them are not announced, so such nodes are not dialled directly. The gateway's own public address need not be listed."`
-	Forbidden   []overlay.Technique      `yaml:"forbidden" example:"relay" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
+	Inbound       Setting[overlay.Inbound] `yaml:"inbound" default:"auto" help:"Which connections from other sites can reach a listener: none, ports (those of profile.ports) or open (all). For a gateway_only site, a listener of the gateway."`
+	Ports         Ports                    `yaml:"ports" help:"The TCP ports that the firewall permits inbound, with inbound: ports. Every listener of the site binds to one of them. With inbound: auto they are tested."`
+	Filter        Setting[overlay.Filter]  `yaml:"filter" default:"auto" help:"How the packet filter treats inbound packets: none, stateless (by flags), stateful (by tracked connection) or strict (stateful, and invalid packets are dropped both ways)."`
+	Refusal       Setting[overlay.Refusal] `yaml:"refusal" default:"auto" help:"What the filter does with refused packets: drop or reset."`
+	NAT           NAT                      `yaml:"nat" help:"The site's address translation (RFC 4787)."`
+	NATUDP        NAT                      `yaml:"nat_udp" help:"The same for UDP, if it differs from TCP. A mapping of none means the same as nat; auto is measured if nat is, and otherwise means the same as nat."`
+	Egress        Setting[overlay.Egress]  `yaml:"egress" default:"auto" help:"Permitted outbound traffic: any, 443 (only to that port), http-proxy (only through the proxy), none, or, if connections are inspected, tls-443 and http-proxy-tls (the same, but only connections that begin as TLS)."`
+	UDP           Setting[bool]            `yaml:"udp" default:"auto" help:"Whether outbound UDP datagrams and their answers pass."`
+	UDPRate       Setting[uint64]          `yaml:"udp_rate" default:"auto" help:"Rate limit for UDP datagrams in bits per second, if it is lower than for TCP; none without such a limit."`
+	MTU           Setting[uint16]          `yaml:"mtu" default:"auto" help:"Path MTU in bytes to other sites, if larger packets are lost or routers request smaller ones; none if the MTU of the hosts' interfaces is correct."`
+	IdleTCP       Setting[uint32]          `yaml:"idle_tcp" default:"auto" help:"Idle timeout, in seconds, of the filter or NAT for a TCP connection; none if unknown or if it keeps no state."`
+	IdleUDP       Setting[uint32]          `yaml:"idle_udp" default:"auto" help:"Idle timeout, in seconds, of the filter or NAT for a UDP mapping; none if unknown or if it keeps no state."`
+	IPv6          Setting[bool]            `yaml:"ipv6" default:"auto" help:"Whether nodes, or with gateway_only the gateway, also have IPv6 addresses from which other sites' IPv6 hosts can be reached: not translated, and filtered as ipv6_rules says."`
+	IPv6Rules     IPv6Rules                `yaml:"ipv6_rules" help:"What the firewall does to IPv6, for a site that has IPv4 too. If any of them is given, those that are auto are measured, and are otherwise taken to be those of a stateful firewall that lets no connection and no datagram in."`
+	IPv6Only      Setting[bool]            `yaml:"ipv6_only" default:"auto" help:"Whether the site has no IPv4 connectivity to other sites, which are then reached over IPv6 or through a dual-stack proxy. The declared inbound rules then apply to IPv6."`
+	GatewayOnly   bool                     `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
+	Privileged    Setting[bool]            `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW, or with gateway_only the frontal. auto tests only the node that measures."`
+	HighPortsOnly Setting[bool]            `yaml:"high_ports_only" default:"auto" help:"Whether the helpers, or with gateway_only the frontal, may not bind port 443, which simultaneous open with a site that lets only that port out needs. auto tests only the node that measures."`
+	Networks      []netip.Prefix           `yaml:"networks" example:"198.51.100.0/28" help:"IPv4 and IPv6 networks in which other sites reach this site's nodes: the nodes' own addresses, or those of a 1:1 NAT. Addresses outside them are not announced, so such nodes are not dialled directly. The gateway's own public address need not be listed."`
+	Forbidden     []overlay.Technique      `yaml:"forbidden" example:"relay" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
 }
 
 // Encryption is the site's encryption policy as its admin writes it.

@@ -230,8 +230,8 @@ func TestCarryIDWorksOnce(t *testing.T) {
 	h.ask(9, false)
 	used := h.carryID()
 	roundTrip(t, r.show(r.f.gateway.DataAddr, used))
-	const want = "not permitted: unknown carry-id; it works once, for 10s"
-	if refuse := r.refused(r.show(r.f.gateway.DataAddr, used)); refuse.Text != want || refuse.Code != wire.CodeForbidden {
+	const want = "timed out: unknown carry-id; it works once, for 10s"
+	if refuse := r.refused(r.show(r.f.gateway.DataAddr, used)); refuse.Text != want || refuse.Code != wire.CodeTimeout {
 		t.Errorf("used: %+v", refuse)
 	}
 }
@@ -257,7 +257,7 @@ func TestCarryIDExpires(t *testing.T) {
 	r.until("it is in the log", func() bool {
 		return strings.Contains(r.log.String(), "node a1 did not fetch the connection within 50ms")
 	})
-	if refuse := r.refused(r.show(r.f.gateway.DataAddr, late)); refuse.Code != wire.CodeForbidden {
+	if refuse := r.refused(r.show(r.f.gateway.DataAddr, late)); refuse.Code != wire.CodeTimeout {
 		t.Errorf("late: %+v", refuse)
 	}
 }
@@ -300,9 +300,9 @@ func TestBadFirstFrames(t *testing.T) {
 		{r.f.gateway.PublicAddr, process(1), wire.CodeUnreachable, "unreachable: the helper of rank 1 of job " + string(job) + " listens nowhere"},
 		{r.f.gateway.PublicAddr, carry, wire.CodeForbidden, "not permitted: carry-ids count only inside the site"},
 		{r.f.gateway.DataAddr, process(0), wire.CodeRefused, "refused: this is the port for a node's own data, which shows a carry-id"},
-		{r.f.gateway.DataAddr, carry, wire.CodeForbidden, "unknown carry-id"},
+		{r.f.gateway.DataAddr, carry, wire.CodeTimeout, "unknown carry-id"},
 		{r.f.gateway.DataAddr, &wire.Ticket{Job: job}, wire.CodeMalformed, "unexpected frame: a ticket in place of an intro"},
-		{r.f.gateway.DataAddr, nil, wire.CodeTimeout, "timed out: no intro came within 300ms"},
+		{r.f.gateway.DataAddr, nil, wire.CodeTimeout, "timed out: no intro arrived within 300ms"},
 	} {
 		if refuse := r.refused(r.show(tc.at, tc.frame)); refuse.Code != tc.code || !strings.Contains(refuse.Text, tc.text) || refuse.By != "frontal sitea" {
 			t.Errorf("got %+v, want %q", refuse, tc.text)

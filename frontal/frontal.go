@@ -135,7 +135,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.endpoint.Refused, f.endpoint.OverBudget = f.auditCaller, f.auditOverBudget
 	f.endpoint.SetHalfOpen(f.half)
 	f.endpoint.SetBudget(cfg.Limits.budget())
-	f.endpoint.SetTrust(control.Trust{Renew: f.renew, Cut: f.cutFor})
+	f.endpoint.SetTrust(control.Trust{PassEnrol: f.passEnrolment, Renew: f.renew, Cut: f.cutFor})
 	return f, nil
 }
 

@@ -32,5 +32,7 @@ func (d *directoryServer) Hosts(ctx context.Context, _ *controlpb.HostsRequest) 
 	if err != nil {
 		return nil, control.Status(err)
 	}
-	return offer.ListToPB(list), nil
+	pb := offer.ListToPB(list.Hosts)
+	pb.Stale = list.Stale
+	return pb, nil
 }

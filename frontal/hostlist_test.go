@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,6 +67,9 @@ func TestHostsPassThrough(t *testing.T) {
 	r.until("the frontal has no broker", func() bool { return !r.f.up.Up() })
 	r.f.hosts.AskAgain()
 	got := b.hosts()
+	if m, err := b.dir.Hosts(b.ctx(), &controlpb.HostsRequest{}); err != nil || !strings.Contains(m.Stale, "no session with the broker") {
+		t.Errorf("while the broker is away: stale %q, %v", m.GetStale(), err)
+	}
 	if len(got) != 3 || got[0].State != offer.Away || got[1].State != offer.Up || got[2] != far[1] {
 		t.Errorf("while the broker is away: %v", got)
 	}

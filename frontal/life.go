@@ -16,7 +16,7 @@ var liveKeys = append(ratelimit.LiveKeys(),
 	"limits.half_open", "limits.half_open_per_source", "limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total",
 	"profile.inbound", "profile.ports", "profile.filter", "profile.refusal", "profile.nat", "profile.egress",
 	"profile.udp", "profile.udp_rate", "profile.mtu", "profile.idle_tcp", "profile.idle_udp", "profile.ipv6", "profile.ipv6_rules",
-	"profile.privileged", "profile.networks", "profile.forbidden",
+	"profile.privileged", "profile.high_ports_only", "profile.networks", "profile.forbidden",
 )
 
 // config returns the settings in effect, which are immutable; new ones replace them.

@@ -3,6 +3,7 @@ package frontal
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -217,6 +218,7 @@ func (r *rig) until(what string, happened func() bool) {
 type fakeBroker struct {
 	controlpb.UnimplementedDirectoryServer
 	r    *rig
+	name string
 	addr string
 	stop func()
 
@@ -243,7 +245,7 @@ type fakeBroker struct {
 }
 
 func newFakeBroker(r *rig) *fakeBroker {
-	b := &fakeBroker{r: r, registered: map[uint32]*controlpb.AccessPoint{}}
+	b := &fakeBroker{r: r, name: "main", registered: map[uint32]*controlpb.AccessPoint{}}
 	b.resolve = b.everybodyAtSiteB(1)
 	b.await = func(ctx context.Context, _ *controlpb.AwaitRequest) (*controlpb.Answer, error) {
 		<-ctx.Done() // nobody starts
@@ -272,6 +274,10 @@ func (b *fakeBroker) start() {
 		controlpb.RegisterDirectoryServer(s, b)
 		controlpb.RegisterSitesServer(s, fakeSites{b: b})
 	})
+	ep.SetTrust(control.Trust{Enrol: func(_ context.Context, c *tls.Conn, asked func() bool) { // echoes
+		asked()
+		io.Copy(c, c)
+	}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { ep.Serve(ctx, ln, nil, nil) })
@@ -364,7 +370,7 @@ func (b *fakeBroker) join(ctx context.Context, req *controlpb.JoinRequest) (*con
 	defer b.mu.Unlock()
 	b.joins = append(b.joins, req)
 	b.session = control.SessionOf(ctx)
-	return &controlpb.JoinResponse{Broker: "main", Epoch: b.epoch}, nil
+	return &controlpb.JoinResponse{Broker: b.name, Epoch: b.epoch}, nil
 }
 
 func (b *fakeBroker) Register(_ context.Context, req *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {

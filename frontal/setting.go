@@ -93,7 +93,7 @@ func (c Config) SiteProfile() overlay.SiteProfile {
 		NAT: p.NAT.value(), NATUDP: p.NATUDP.value(),
 		Egress: p.Egress.or(overlay.EgressAny), UDP: p.UDP.or(false),
 		UDPRate: p.UDPRate.or(0), MTU: p.MTU.or(0), IdleTCP: p.IdleTCP.or(0), IdleUDP: p.IdleUDP.or(0), IPv6: p.IPv6.or(false), IPv6Only: p.IPv6Only.or(false),
-		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged.or(false), Networks: p.Networks, Forbidden: p.Forbidden,
+		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged.or(false), HighPortsOnly: p.HighPortsOnly.or(false), Networks: p.Networks, Forbidden: p.Forbidden,
 	}
 	if p.IPv6Rules.given() {
 		q.IPv6Rules = p.IPv6Rules.value(q.Egress)
@@ -153,7 +153,7 @@ func (c Config) unset() []string {
 		{probe.IdleTCP, p.IdleTCP.Given}, {probe.IdleUDP, p.IdleUDP.Given},
 		{probe.IPv6, p.IPv6.Given}, {probe.IPv6Only, p.IPv6Only.Given},
 		{probe.IPv6Inbound, p.IPv6Rules.Inbound.Given}, {probe.IPv6Filter, p.IPv6Rules.Filter.Given}, {probe.IPv6Refusal, p.IPv6Rules.Refusal.Given},
-		{probe.IPv6Egress, p.IPv6Rules.Egress.Given}, {probe.IPv6UDP, p.IPv6Rules.UDP.Given}, {probe.Privileged, p.Privileged.Given},
+		{probe.IPv6Egress, p.IPv6Rules.Egress.Given}, {probe.IPv6UDP, p.IPv6Rules.UDP.Given}, {probe.Privileged, p.Privileged.Given}, {probe.HighPortsOnly, p.HighPortsOnly.Given},
 	} {
 		if !f.given {
 			fields = append(fields, f.name)

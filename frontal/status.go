@@ -28,7 +28,7 @@ type Status struct {
 	Epoch      uint64                    `json:"epoch"`              // of this start of the frontal
 	Started    time.Time                 `json:"started"`
 	Data       string                    `json:"data,omitempty"`   // address for the site's own nodes
-	Public     string                    `json:"public,omitempty"` // address that other sites are told
+	Public     string                    `json:"public,omitempty"` // address for other sites
 	Policy     *permit.Status            `json:"policy,omitempty"` // absent: no link with another site is permitted
 	Broker     uplink.Status             `json:"broker"`           // the one that is asked, or else the first
 	Brokers    []uplink.Status           `json:"brokers"`          // all, in the order of the settings
@@ -37,7 +37,7 @@ type Status struct {
 	Resolve    directory.ResolveCounters `json:"resolve"`
 	Links      gateway.LinkCounters      `json:"links"`
 	Audit      *audit.Status             `json:"audit,omitempty"` // of the audit log, if one is kept
-	Quota      ratelimit.Status          `json:"quota"`           // who uses how much of what is carried, and who waits
+	Quota      ratelimit.Status          `json:"quota"`           // usage by owner, and who waits
 	Traversals gateway.TraversalCounters `json:"meetings"`        // of this gateway for nodes with no route out
 	Memory     []outcomes.SiteStatus     `json:"memory"`          // how techniques did towards other sites
 	Waiting    map[string]int            `json:"waiting"`         // what holds a place under limits

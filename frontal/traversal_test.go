@@ -350,7 +350,7 @@ func TestAskFails(t *testing.T) {
 		"connected without a signalling request": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
 			c, _ := net.Pipe() // as if some process listens on a port that the target reserved before
 			return c, nil
-		}, class: overlay.ErrUnreachable, text: "but the target could not be told"},
+		}, class: overlay.ErrUnreachable, text: "but the target could not be notified"},
 		"a long offer": {ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 			_, err := ex(ctx, make([]byte, control.MaxNegotiation+1))
 			return nil, err
@@ -454,7 +454,7 @@ func TestHeldConnections(t *testing.T) {
 		r.until("it is in the log", func() bool {
 			return strings.Contains(r.log.String(), "node a1 did not fetch the connection within 50ms")
 		})
-		if refuse := r.refused(r.fetch(accepted)); refuse.Code != wire.CodeForbidden {
+		if refuse := r.refused(r.fetch(accepted)); refuse.Code != wire.CodeTimeout {
 			t.Errorf("late: %+v", refuse)
 		}
 	})

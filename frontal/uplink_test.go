@@ -2,7 +2,9 @@ package frontal
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ func newRigOfTwo(t *testing.T, b bounds) (r *rig, second *fakeBroker) {
 	r = newRigWith(t, b, nil)
 	r.stop()
 	second = newFakeBroker(r)
+	second.name = "spare"
 	cfg := *r.f.config()
 	cfg.Broker = append(cfg.Broker, second.addr)
 	r.startFrontal(cfg)
@@ -84,6 +87,35 @@ func TestTwoBrokers(t *testing.T) {
 	if _, err := h.ask(5, false); !errors.Is(err, overlay.ErrUnreachable) {
 		t.Errorf("without brokers: %v", err)
 	}
+}
+
+// TestBrokersAreTold: each broker is told with the hosts which brokers have sessions, and again when
+// one ends or begins.
+func TestBrokersAreTold(t *testing.T) {
+	r, second := newRigOfTwo(t, standardBounds)
+	told := func(b *fakeBroker, want string) {
+		t.Helper()
+		r.until(b.name+" is told "+want, func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if len(b.told) == 0 {
+				return false
+			}
+			var got []string
+			for _, s := range b.told[len(b.told)-1].Brokers {
+				got = append(got, fmt.Sprint(s.Broker, " ", s.Open))
+			}
+			return strings.Join(got, ", ") == want
+		})
+	}
+	told(r.broker, "main true, spare true")
+	told(second, "main true, spare true")
+	second.stop()
+	told(r.broker, "main true, spare false")
+	second.start()
+	told(r.broker, "main true, spare true")
+	r.broker.stop()
+	told(second, "main false, spare true")
 }
 
 // TestSilentBroker: a question that is not answered is put to the other broker,

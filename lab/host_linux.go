@@ -22,7 +22,8 @@ import (
 // A Host is one machine of the lab: a network namespace. Its methods are safe
 // for concurrent use.
 type Host struct {
-	plan hostPlan
+	plan  hostPlan
+	quota *quota // of its commands; nil: none
 
 	mu     sync.Mutex
 	ns     *os.File     // the namespace; nil after close
@@ -221,7 +222,7 @@ func (c *Cmd) ownGroup() bool {
 // Start is exec.Cmd.Start in the host's network namespace.
 func (c *Cmd) Start() error {
 	h := c.host
-	err := h.Do(c.Cmd.Start)
+	err := h.Do(func() error { return h.quota.start(c.Cmd) })
 	if err != nil {
 		return fmt.Errorf("on %s: %w", h.Name(), err)
 	}

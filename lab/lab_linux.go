@@ -156,6 +156,7 @@ func (l *Lab) Close() error {
 		}
 	}
 	for _, h := range l.hosts {
+		h.quota.remove()
 		h.close()
 	}
 	if l.internet != nil {

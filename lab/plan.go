@@ -45,6 +45,7 @@ type hostPlan struct {
 	outer    provider // of a provider
 	others   []addrs  // of a provider with several gateways: its addresses for each but the first
 	rules    string   // of a gateway or provider
+	cores    float64  // that its commands may use; 0 is no limit
 	nodes    int      // number of LAN ports of a gateway
 	presetIs string   // the preset's full name, for display
 }
@@ -74,8 +75,9 @@ func makePlan(spec Spec) plan {
 	}
 	for _, s := range spec.Sites {
 		if s.Preset == Public {
-			for _, n := range s.Nodes {
+			for i, n := range s.Nodes {
 				addPublic(s, n, rolePublic)
+				p.hosts[len(p.hosts)-1].cores = s.cores(i)
 			}
 			continue
 		}
@@ -144,7 +146,7 @@ func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
 		}
 	}
 	for i, n := range s.Nodes {
-		node := hostPlan{name: s.Name + "/" + n, role: roleNode, on: at, only6: only6, presetIs: s.Preset}
+		node := hostPlan{name: s.Name + "/" + n, role: roleNode, on: at, only6: only6, presetIs: s.Preset, cores: s.cores(i)}
 		node.addrs = gw.nodeBehind(four.node(lan, i), hidden)
 		if s.multihomed() && !preset.back && !hidden {
 			node.second = &second{addrs: p.hosts[at].second.nodeBehind(fourSecond.node(number, i), hidden)}

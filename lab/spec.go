@@ -51,6 +51,9 @@ type Site struct {
 	Gateway string   // the gateway's host name; "" means "gw"
 	Uplink  int64    // bit/s of the gateway's access link in each direction; 0 is no limit
 	Burst   int64    // bytes that pass an idle access link at once; 0 is 10 ms of Uplink, but at least 64 KiB
+	// CPU is how many cores each node's commands may use together, in the order of Nodes; the last one is that of all
+	// further nodes, and none is no limit. It needs root.
+	CPU []float64
 	// Second adds a second uplink as in the preset two-uplinks, for IPv4 only.
 	Second bool
 	// OnlyIPv6 gives the site IPv6 and removes every IPv4 route out from its hosts; the gateway
@@ -70,6 +73,20 @@ const minUDPLife = 200 * time.Millisecond
 // minBurst is the minimum burst of an access link: the bucket never passes a larger packet, and a
 // timer refills it.
 const minBurst = 4 << 10
+
+// minCores and maxCores are what a node may be limited to: the kernel knows no part below 1 ms of 1 s.
+const (
+	minCores = 0.001
+	maxCores = 1024.0
+)
+
+// cores returns the limit of a node, or 0 if there is none.
+func (s Site) cores(node int) float64 {
+	if len(s.CPU) == 0 {
+		return 0
+	}
+	return s.CPU[min(node, len(s.CPU)-1)]
+}
 
 // proxyNode is the host name of a site's CONNECT proxy.
 const proxyNode = "proxy"
@@ -100,8 +117,8 @@ func (s Site) overlaps() bool {
 	return err == nil && p.overlaps
 }
 
-// outer returns the provider between the site's gateway and the internet, or nil.
-func (s Site) outer() *provider {
+// outerProvider returns the provider between the site's gateway and the internet, or nil.
+func (s Site) outerProvider() *provider {
 	p, err := lookupPreset(s.Preset)
 	if err != nil {
 		return nil
@@ -159,11 +176,11 @@ func (s Spec) place(name string) string {
 	if i < 0 {
 		return name
 	}
-	outer := s.Sites[i].outer()
+	outer := s.Sites[i].outerProvider()
 	if outer == nil || !outer.shared {
 		return name
 	}
-	return s.Sites[slices.IndexFunc(s.Sites, func(site Site) bool { return site.Preset != Public && site.outer() == outer })].Name
+	return s.Sites[slices.IndexFunc(s.Sites, func(site Site) bool { return site.Preset != Public && site.outerProvider() == outer })].Name
 }
 
 // expand returns the endpoints of a name in a PairSpec.
@@ -245,7 +262,7 @@ var wordRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // A SpecError describes an error at a key of a spec.
 type SpecError struct {
-	File string // "" if the spec came from memory
+	File string // "" for a spec from memory
 	Line int    // 0 if the spec was not read from text
 	Key  string // such as sites[2].preset
 	Err  error
@@ -329,7 +346,15 @@ func (s Site) check(key string) error {
 	if s.Burst != 0 && s.Burst < minBurst {
 		return specErr(key+".burst", "%d bytes are less than the %d of a few packets", s.Burst, minBurst)
 	}
-	outer := s.outer()
+	if len(s.CPU) > len(s.Nodes) {
+		return specErr(key+".cpu", "%d limits for %d nodes", len(s.CPU), len(s.Nodes))
+	}
+	for _, cores := range s.CPU {
+		if !(cores >= minCores && cores <= maxCores) {
+			return specErr(key+".cpu", "%g cores; want %g to %g", cores, minCores, maxCores)
+		}
+	}
+	outer := s.outerProvider()
 	if s.Second && (s.Preset == Public || outer != nil || s.overlaps()) {
 		return specErr(key+".second", "a second uplink is a gateway's that is on the internet itself, with addresses of its own")
 	}

@@ -28,6 +28,7 @@ sites:
   - name: alpha
     preset: http-proxy
     nodes: 2
+    cpu: 0.5
     uplink: 500 Mbit
     burst: 16KiB
   - {name: beta, preset: no-route/egress-443, nodes: [login, c1], gateway: edge}
@@ -39,7 +40,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Sites[0]; got.Uplink != 500e6 || got.Burst != 16<<10 || !slices.Equal(got.Nodes, []string{"n1", "n2"}) || got.gateway() != "gw" {
+	if got := s.Sites[0]; got.Uplink != 500e6 || got.Burst != 16<<10 || got.cores(0) != .5 || got.cores(1) != .5 || s.Sites[1].cores(0) != 0 || !slices.Equal(got.Nodes, []string{"n1", "n2"}) || got.gateway() != "gw" {
 		t.Errorf("alpha: %+v", got)
 	}
 	if got := s.Sites[1].gateway(); got != "edge" {
@@ -80,7 +81,10 @@ func TestParseErrors(t *testing.T) {
 		{"not YAML", "sites: [", "x.yaml: yaml: "},
 		{"a list", "- a", "x.yaml:1: want keys and values here (one of ipv6, sites, wan)"},
 		{"no sites", "wan: {rtt: 1ms}", "x.yaml: sites: no site; give at least one"},
-		{"unknown key", "sites:\n- name: a\n  presset: open\n", "x.yaml:3: sites[0].presset: unknown key; known here are burst, gateway, name, nodes, only-ipv6, preset, second, udp-life, uplink"},
+		{"unknown key", "sites:\n- name: a\n  presset: open\n", "x.yaml:3: sites[0].presset: unknown key; known here are burst, cpu, gateway, name, nodes, only-ipv6, preset, second, udp-life, uplink"},
+		{"cpu", "sites:\n- name: a\n  preset: open\n  cpu: [1, many]\n", `x.yaml:4: sites[0].cpu[1]: "many" is no number of cores`},
+		{"cpu of more nodes", "sites:\n- name: a\n  preset: open\n  cpu: [1, 2]\n", "x.yaml:4: sites[0].cpu: 2 limits for 1 nodes"},
+		{"no cpu", "sites:\n- name: a\n  preset: open\n  cpu: 0\n", "x.yaml:4: sites[0].cpu: 0 cores; want 0.001 to 1024"},
 		{"unknown top key", one + "site: 1", "x.yaml:2: site: unknown key; known here are ipv6, sites, wan"},
 		{"key twice", one + "sites: []", "x.yaml:2: sites: the key is there twice"},
 		{"unknown preset", "sites:\n- name: a\n  preset: statefull\n", `x.yaml:3: sites[0].preset: unknown preset "statefull"; known are open, port-range, `},

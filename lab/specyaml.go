@@ -199,6 +199,7 @@ func (r *specReader) sites(key string, n *yaml.Node, dst *[]Site) error {
 			"uplink":    scalar(r, &s.Uplink, parseRate),
 			"burst":     scalar(r, &s.Burst, parseBytes),
 			"udp-life":  scalar(r, &s.UDPLife, parseDuration),
+			"cpu":       func(key string, n *yaml.Node) error { return r.cores(key, n, &s.CPU) },
 			"second":    scalar(r, &s.Second, parseBool),
 			"only-ipv6": scalar(r, &s.OnlyIPv6, parseBool),
 			"nodes":     func(key string, n *yaml.Node) error { return r.nodes(key, n, &s.Nodes) },
@@ -209,6 +210,28 @@ func (r *specReader) sites(key string, n *yaml.Node, dst *[]Site) error {
 		*dst = append(*dst, s)
 		return err
 	})
+}
+
+// cores reads one number of cores or a list of them.
+func (r *specReader) cores(key string, n *yaml.Node, dst *[]float64) error {
+	one := func(key string, n *yaml.Node) error {
+		var v float64
+		err := scalar(r, &v, parseCores)(key, n)
+		*dst = append(*dst, v)
+		return err
+	}
+	if n.Kind == yaml.SequenceNode {
+		return r.list(key, n, one)
+	}
+	return one(key, n)
+}
+
+func parseCores(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number of cores", s)
+	}
+	return v, nil
 }
 
 // nodes reads a count or a list of names.

@@ -83,6 +83,11 @@ func (l *Lab) makeHosts(ctx context.Context) (err error) {
 			return err
 		}
 		l.hosts[p.name] = h
+		if p.cores > 0 {
+			if h.quota, err = newQuota(p.name, p.cores); err != nil {
+				return err
+			}
+		}
 		if err := h.Do(func() error { return setSysctls(hostSysctls) }); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}

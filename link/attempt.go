@@ -20,6 +20,7 @@ type attempt struct {
 	handed     bool
 	refused    bool  // the peer answered the dial under way that it has a link
 	err        error // of the last dial
+	broke      error // of the latest carrier of this end that broke in its handshake
 }
 
 // attemptFor returns the rank's attempt, and makes it if need be. mu is held.
@@ -137,6 +138,16 @@ func (m *Mesh) ready(ctx context.Context, a *attempt, life overlay.Generation) e
 	case err := <-held:
 		return err
 	default:
-		return errKept
 	}
+	if a.held == held { // no later dial is under way
+		m.step(a, event{kind: evUnheld})
+	}
+	return errKept
+}
+
+// isHeld reports whether the pair's dial has the peer's proof, and waits for the pair's decision.
+func (m *Mesh) isHeld(a *attempt) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return a.pair.held
 }

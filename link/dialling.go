@@ -54,9 +54,11 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 			return nil, err
 		}
 		r := m.hedge(ctx, a, peer, id, c)
-		switch {
-		case r.err == nil:
+		if r.err == nil {
 			return r.link, nil
+		}
+		m.record(a, r.err)
+		switch {
 		case r.chosen:
 			return new(Link), r.err
 		case ctx.Err() != nil || final(r.err):
@@ -80,6 +82,13 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 		}
 		pause = min(4*pause, lastPause)
 	}
+}
+
+// record keeps why a carrier broke.
+func (m *Mesh) record(a *attempt, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a.broke = err
 }
 
 // The pauses between dials that broke in their handshakes: they grow fourfold, and start from

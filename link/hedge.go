@@ -53,10 +53,13 @@ func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, 
 	m.work.Go(func() { done <- m.shakeDialled(direct, a, peer, id, c) })
 	timer := time.NewTimer(slow(c.Path))
 	defer timer.Stop()
-	select {
-	case r := <-done:
-		return r
-	case <-timer.C:
+	for inDoubt := false; !inDoubt; inDoubt = !m.isHeld(a) { // a path that brought the peer's proof is in no doubt
+		select {
+		case r := <-done:
+			return r
+		case <-timer.C:
+			timer.Reset(slow(c.Path))
+		}
 	}
 	dial, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,6 +87,10 @@ func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, 
 		return r
 	case relay, ok := <-relays:
 		if !ok {
+			return <-done
+		}
+		if m.isHeld(a) {
+			relay.Conn.Close()
 			return <-done
 		}
 		return m.goOver(ctx, a, peer, id, c, relay, func() shaken { giveUp(errStalled); return <-done })
@@ -158,6 +165,8 @@ func (m *Mesh) shakeDialled(ctx context.Context, a *attempt, peer overlay.Proces
 		// when the next carrier asks for it.
 		settleFailed(c, err)
 		r.link, r.err = m.carrierless(c, got, err)
+	case r.chosen && ctx.Err() == nil && m.serving() && !stalled(err): // on one node only the end of the process ends a carrier
+		r.err = fmt.Errorf("%v: %w: %w", peer, overlay.ErrEnded, err)
 	default:
 		if ctx.Err() == nil {
 			settleFailed(c, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,6 +207,25 @@ func TestProofIsNotSent(t *testing.T) {
 	pump(t, a, b, 1<<20)
 }
 
+// TestProofIsNotSentOnANode: the same between processes of one node, where only the end of the other process ends a connection.
+func TestProofIsNotSentOnANode(t *testing.T) {
+	_, meshes := meshesOf(t, newRoads(t), 0, func(rank uint32, c overlay.Connector) overlay.Connector {
+		return &mutes{Connector: onANode{c}}
+	})
+	if err := meshes[1].Connect(t.Context(), 0); !errors.Is(err, overlay.ErrEnded) {
+		t.Error(err)
+	}
+}
+
+// onANode is a connector that takes all processes for ones of this node.
+type onANode struct{ overlay.Connector }
+
+func (o onANode) Dial(ctx context.Context, peer overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	c, err := o.Connector.Dial(ctx, peer, ways)
+	c.Path.Technique = 0
+	return c, err
+}
+
 // mutes is a connector whose first connection breaks after one write.
 type mutes struct {
 	overlay.Connector
@@ -230,4 +250,34 @@ func (m *mute) Write(b []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	return m.Conn.Write(b)
+}
+
+// A dial that goes over to another carrier while the pair holds it is asked about that one: the pair
+// does not choose the carrier that was given up.
+func TestHeldCarrierIsGivenUp(t *testing.T) {
+	_, meshes := meshesOf(t, newRoads(t), 0)
+	m := meshes[1]
+	m.mu.Lock()
+	a := m.attemptFor(0)
+	a.pair.wanted, a.pair.dialling, a.pair.granting = true, true, 5
+	m.mu.Unlock()
+	first, giveUp := context.WithCancel(t.Context())
+	told := make(chan error, 1)
+	go func() { told <- m.ready(first, a, 1) }()
+	for !m.isHeld(a) {
+		runtime.Gosched()
+	}
+	giveUp()
+	if err := <-told; !errors.Is(err, overlay.ErrDuplicate) {
+		t.Error(err)
+	}
+	m.mu.Lock()
+	m.step(a, event{kind: evGrantFailed, id: 5})
+	if a.phase != idle || !a.dialling {
+		t.Errorf("after the carrier was given up: %+v", a.pair)
+	}
+	m.mu.Unlock()
+	if err := m.ready(t.Context(), a, 1); err != nil || a.phase != up {
+		t.Errorf("the next carrier: %v, %+v", err, a.pair)
+	}
 }

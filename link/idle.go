@@ -37,7 +37,7 @@ func askAfter(told, learned time.Duration, dialled bool) time.Duration {
 	return after
 }
 
-// way identifies what idle deaths are recorded for: carriers of one technique to one site.
+// way identifies what is recorded of carriers: those of one technique to one site. See idleWay for idle deaths.
 type way struct {
 	site      overlay.SiteID // the peer's
 	technique overlay.Technique
@@ -51,6 +51,16 @@ type idleDeaths struct {
 	idle map[way]time.Duration
 }
 
+// idleWay returns under which way the idle deaths of carriers by path are recorded: TCP connections
+// between two sites pass the same firewalls, whichever end dialled them.
+func idleWay(path overlay.Path) way {
+	switch path.Technique {
+	case 0, overlay.Relay, overlay.HolePunching:
+		return way{path.Peer.Site, path.Technique}
+	}
+	return way{path.Peer.Site, overlay.Direct}
+}
+
 // learn records the death of a carrier, and reports whether the record changed.
 func (l *idleDeaths) learn(path overlay.Path, err error) bool {
 	var forgotten *stream.IdleError
@@ -59,7 +69,7 @@ func (l *idleDeaths) learn(path overlay.Path, err error) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := way{path.Peer.Site, path.Technique}
+	w := idleWay(path)
 	if known := l.idle[w]; known > 0 && known <= forgotten.Idle {
 		return false
 	}
@@ -81,7 +91,7 @@ func (m *Mesh) learn(path overlay.Path, err error) {
 func (l *idleDeaths) of(path overlay.Path) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.idle[way{path.Peer.Site, path.Technique}]
+	return l.idle[idleWay(path)]
 }
 
 // askAfter is stream.Options.AskAfter.
@@ -96,12 +106,12 @@ func (sv *supervisor) askAfter(c *stream.Carrier) time.Duration {
 // a stream always has room.
 const deadPeer = 30 * time.Second
 
-// prepare sets up a carrier's socket before anything wraps it, if it is the kernel's TCP. It turns
+// prepare sets up a carrier's socket, if it is the kernel's TCP. It turns
 // keepalive off: the watch asks instead, at the interval that the path needs, and the peer answers,
 // not a relay or gateway in between. Options that cannot be set are left as they are; a link works
 // without them.
 func prepare(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
+	if tcp := stream.SocketOf(c); tcp != nil {
 		carrier.Tune(tcp, carrier.Tuning{UserTimeout: deadPeer})
 		tcp.SetKeepAlive(false)
 	}

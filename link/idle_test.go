@@ -97,6 +97,7 @@ func TestIdleDeaths(t *testing.T) {
 	}
 	for path, want := range map[overlay.Path]time.Duration{
 		to("b", overlay.Direct): 8 * time.Second, to("b", overlay.Relay): 14 * time.Second,
+		to("b", overlay.Reversed): 8 * time.Second, to("b", overlay.HolePunching): 0, to("b", 0): 0,
 		to("c", overlay.Direct): 0, to("", 0): 0,
 	} {
 		if got := l.of(path); got != want {

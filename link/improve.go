@@ -70,6 +70,7 @@ const (
 	maxSmallInterval  = 30 * time.Second // where packets are small: the helper remembers when to try larger ones
 	lookBound         = 5 * time.Second  // plus lookRTTs: bound of one look while full-sized packets may vanish; nothing waits for it
 	lookRTTs          = 10               // of the path in use: two ends that dial at an agreed instant take as many
+	redialRTTs        = 6                // that a dial and the link's handshake take, beginning when a carrier falls silent
 	leaving           = 2 * time.Second  // from the last data on a carrier that is left to its close
 )
 
@@ -152,6 +153,7 @@ func (sv *supervisor) tick(now time.Time) {
 		return
 	}
 	sv.watchLoss(now)
+	sv.checkAddresses(now)
 	if !sv.link.Dialled {
 		return
 	}
@@ -259,7 +261,7 @@ var (
 
 // replaces reports whether a new carrier replaces a living one that is in use with used-1 others.
 // Several of one technique are not replaced by another of it, because together they carry more. A
-// class that fell silent a moment ago does not replace a lower one: on a path that is policed, a
+// class whose path fell silent a moment ago does not replace a lower one: on a path that is policed, a
 // connection succeeds and then carries next to nothing, so that the link would stand still twice in
 // a row. The next look finds the class again.
 func (q quality) replaces(old quality, used int, fell bool) bool {
@@ -276,7 +278,7 @@ func (sv *supervisor) choose(c *stream.Carrier) bool {
 	var q quality
 	var others []stream.State
 	relays, used := 0, 0
-	fell := sv.fellLately(pathOf(c).Technique)
+	fell := false
 	for _, o := range s.Carriers() {
 		technique := pathOf(o.Carrier).Technique
 		switch {
@@ -284,7 +286,7 @@ func (sv *supervisor) choose(c *stream.Carrier) bool {
 			q = sv.qualityOf(o)
 			continue
 		case o.Silent:
-			fell = fell || technique == pathOf(c).Technique
+			fell = fell || samePath(technique, pathOf(c).Technique)
 		case technique == overlay.Relay:
 			relays++
 		}
@@ -293,6 +295,7 @@ func (sv *supervisor) choose(c *stream.Carrier) bool {
 		}
 		others = append(others, o)
 	}
+	fell = fell || sv.fellLately(q.class, q.rtt)
 	for _, o := range others {
 		old := sv.qualityOf(o)
 		if o.Silent || q.replaces(old, used, fell) {

@@ -10,6 +10,7 @@ package link
 
 import (
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,7 @@ type Link struct {
 	done   chan struct{}
 	up     atomic.Bool                  // the link was handed up
 	open   atomic.Pointer[overlay.Path] // path of the latest carrier that no daemon counts; nil: there was none
+	lossy  atomic.Bool                  // what this end sent was lost, on some path: the next probably shares the part that loses it
 }
 
 // Done returns a channel that is closed when the link is over: closed by both ends, lost, or closed
@@ -96,8 +98,12 @@ func (l *Link) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
 	if c.Path.Uncounted() {
 		l.open.Store(&c.Path)
 	}
+	socket := stream.SocketOf(c.Conn)
+	if socket != nil && l.lossy.Load() {
+		carrier.TolerateLoss(socket)
+	}
 	return l.stream.Attach(c.Conn, &carrierInfo{
-		path: c.Path, idle: c.Idle, fault: c.Fault, outcome: c.Outcome, since: time.Now(), socket: stream.SocketOf(c.Conn),
+		path: c.Path, idle: c.Idle, fault: c.Fault, outcome: c.Outcome, since: time.Now(), socket: socket,
 	}, m.received, m.rtt)
 }
 
@@ -117,6 +123,8 @@ type carrierInfo struct {
 	loss       *carrier.LossWatch // of the socket; nil: too little has been sent
 	looked     uint64             // bytes sent at the last check
 	totalBytes uint64             // bytes moved both ways at the latest reading (ranking.go)
+	placed     bool               // local was determined
+	local      netip.Addr         // of the socket; invalid: unknown (moved.go)
 }
 
 // pathOf returns a carrier's path with the current reason for it.
@@ -182,6 +190,23 @@ func bandwidthOf(load stream.Load, rtt time.Duration) float64 {
 		return 0
 	}
 	return float64(load.HeldBytes) / load.HeldFor.Seconds()
+}
+
+// BoundUnsent makes the kernel hold no more than about bytes that it cannot send yet, on each carrier
+// that is a TCP connection, from now on.
+func (l *Link) BoundUnsent(bytes int) {
+	if l.stream != nil {
+		stream.BoundUnsent(l.stream, bytes)
+	}
+}
+
+// AwaitSent waits until the kernel has all that was written to the link. It returns an error when the
+// write deadline passes or the link is over.
+func (l *Link) AwaitSent() error {
+	if l.stream == nil {
+		return nil // only in tests: a bare socket writes at once
+	}
+	return stream.AwaitSent(l.stream)
 }
 
 // Explain returns what the local helper knows about the death of the carrier of a link with only

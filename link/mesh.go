@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -57,6 +59,8 @@ type Mesh struct {
 	reserver   overlay.Reserver        // nil: the connector keeps no relays ready
 	idleDeaths idleDeaths
 	trials     trials
+	lossy      carrier.LossyPaths
+	hasAddress func(netip.Addr) bool // carrier.HasAddress, except in tests
 
 	mu     sync.Mutex // guards the fields below and every attempt; never held while waiting
 	serve  context.Context
@@ -77,7 +81,7 @@ func NewMesh(cfg Config) *Mesh {
 	cfg.Carriers = min(cfg.Carriers, MaxForced)
 	reporter, _ := cfg.Connector.(overlay.TrafficReporter)
 	reserver, _ := cfg.Connector.(overlay.Reserver)
-	return &Mesh{cfg: cfg, reporter: reporter, reserver: reserver, pairs: map[uint32]*attempt{}, links: map[uint32]*supervisor{}, logged: map[choice]bool{}}
+	return &Mesh{cfg: cfg, hasAddress: carrier.HasAddress, reporter: reporter, reserver: reserver, pairs: map[uint32]*attempt{}, links: map[uint32]*supervisor{}, logged: map[choice]bool{}}
 }
 
 // Serve accepts carriers from the connector and makes links of them until outer is done, when it
@@ -145,7 +149,7 @@ func (m *Mesh) Connect(ctx context.Context, rank uint32) error {
 	select {
 	case <-settled:
 	case <-ctx.Done():
-		return fmt.Errorf("link to rank %d: %w", rank, ctx.Err())
+		return m.unsettled(a, ctx.Err())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,6 +157,17 @@ func (m *Mesh) Connect(ctx context.Context, rank uint32) error {
 		return nil
 	}
 	return a.err
+}
+
+// unsettled is the error of a Connect whose context ended while the pair still tried: why the
+// latest carrier broke tells more than that time is up.
+func (m *Mesh) unsettled(a *attempt, over error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a.broke == nil {
+		return fmt.Errorf("link to rank %d: %w: nothing has failed; the dial, or the peer's, was under way", a.rank, over)
+	}
+	return fmt.Errorf("link to rank %d: %w: tried again after %v", a.rank, over, a.broke)
 }
 
 // Forget discards the state of a rank whose link is over: for a mesh that outlives very many peers,

@@ -185,9 +185,9 @@ func TestParkedCarrierIsTaken(t *testing.T) {
 	defer cancel()
 	results := make(chan error, 2)
 	go func() { results <- low.mesh.Connect(ctx, 1) }()
-	waitFor(t, low.mesh, 1, func(p pair) bool { return p.dialling })
+	waitFor(t, low.mesh, 1, func(p *attempt) bool { return p.dialling })
 	go func() { results <- high.mesh.Connect(ctx, 0) }()
-	waitFor(t, low.mesh, 1, func(p pair) bool { return p.parked != 0 })
+	waitFor(t, low.mesh, 1, func(p *attempt) bool { return p.parked != 0 })
 	close(fail)
 	for range 2 {
 		if err := <-results; err != nil {
@@ -246,6 +246,26 @@ func TestPeerHasALink(t *testing.T) {
 	err = low.mesh.Connect(t.Context(), 1)
 	if n := r.dials.Load(); !errors.Is(err, overlay.ErrDuplicate) || n != 2 {
 		t.Errorf("after %d dials, want 2: %v", n, err)
+	}
+	low.close(t)
+}
+
+// A Connect whose context ends while a pair still tries says why the latest carrier broke.
+func TestConnectGivesUp(t *testing.T) {
+	conn, err := local.Listen(shortDir(t), identity(t, 0).Process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &refusing{Connector: conn, peer: identity(t, 1), block: make(chan struct{})}
+	low := startEndThat(identity(t, 0), 2, r, time.Minute)
+	ctx := timed{t.Context(), make(chan struct{})}
+	result := make(chan error, 1)
+	go func() { result <- low.mesh.Connect(ctx, 1) }()
+	waitFor(t, low.mesh, 1, func(a *attempt) bool { return a.broke != nil })
+	close(ctx.over)
+	err = <-result
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "tried again after") || !strings.Contains(err.Error(), "it has one already") {
+		t.Error(err)
 	}
 	low.close(t)
 }
@@ -340,12 +360,12 @@ func TestTwoCarriersForOneLink(t *testing.T) {
 }
 
 // waitFor polls a pair until it is in the state that the test needs.
-func waitFor(t *testing.T, m *Mesh, rank uint32, ok func(pair) bool) {
+func waitFor(t *testing.T, m *Mesh, rank uint32, ok func(*attempt) bool) {
 	t.Helper()
 	for range 2000 {
 		m.mu.Lock()
 		a := m.pairs[rank]
-		good := a != nil && ok(a.pair)
+		good := a != nil && ok(a)
 		m.mu.Unlock()
 		if good {
 			return

@@ -60,6 +60,7 @@ const (
 	evWant        eventKind = iota // a link is wanted
 	evIncoming                     // a hello arrived on an incoming carrier
 	evReady                        // our dial has the peer's proof; ours is not sent
+	evUnheld                       // our dial gave up the carrier that was held, and goes on with another
 	evDialFailed                   // our dial ended without a link
 	evGranted                      // the peer has proven itself on the carrier we granted
 	evGrantFailed                  // the carrier we granted broke
@@ -119,6 +120,9 @@ func (p pair) step(e event) (pair, []action) {
 			return p, []action{{kind: actHold}}
 		}
 		return p.choose(e)
+	case evUnheld:
+		p.held, p.heldLife = false, 0
+		return p, nil
 	case evDialFailed:
 		if !p.dialling {
 			return p, nil // it was cancelled

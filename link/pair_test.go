@@ -17,8 +17,10 @@ type model struct {
 	carriers [8]wireState
 	n        int // carriers made
 	wants    [2]int
-	breaks   int // carriers that may still break
-	waits    int // patience timers that may still end
+	breaks   int  // carriers that may still break
+	waits    int  // patience timers that may still end
+	hedges   int  // dials that may still go over to another carrier while they are held
+	blind    bool // a dial became the link on a carrier that had not brought the peer's proof
 	chosen   [2]int
 	failed   [2]bool
 }
@@ -112,6 +114,16 @@ func (m model) nextOf(i int) []model {
 			})
 		}
 	}
+	if w.held && m.dial[dialler] == i && m.side[dialler].held && m.hedges > 0 && m.n < len(m.carriers)-1 {
+		add(func(c *model, w *wireState) {
+			c.hedges--
+			w.dead, w.gone[dialler] = true, true
+			c.n++
+			c.dial[dialler] = c.n
+			c.carriers[c.n] = wireState{from: dialler, stage: connected}
+			c.step(dialler, event{kind: evUnheld})
+		})
+	}
 	switch {
 	case w.stage == connected && !w.gone[target]: // also a dead one's hello arrives
 		add(func(c *model, w *wireState) {
@@ -145,6 +157,7 @@ func (m model) nextOf(i int) []model {
 
 func (m *model) chooseDial(s int) {
 	i := m.dial[s]
+	m.blind = m.blind || !m.carriers[i].held
 	m.dial[s], m.chosen[s] = 0, i
 	m.carriers[i].stage = committed
 }
@@ -188,12 +201,14 @@ func TestEveryInterleaving(t *testing.T) {
 		wants  [2]int
 		breaks int
 		waits  int
+		hedges int
 	}{
-		{[2]int{1, 0}, 0, 1}, {[2]int{0, 1}, 0, 1}, {[2]int{1, 1}, 0, 0}, {[2]int{1, 1}, 0, 2}, {[2]int{2, 2}, 0, 1},
-		{[2]int{1, 0}, 2, 1}, {[2]int{0, 1}, 2, 1}, {[2]int{1, 1}, 1, 0}, {[2]int{1, 1}, 2, 1}, {[2]int{2, 2}, 2, 0},
+		{[2]int{1, 0}, 0, 1, 0}, {[2]int{0, 1}, 0, 1, 0}, {[2]int{1, 1}, 0, 0, 0}, {[2]int{1, 1}, 0, 2, 0}, {[2]int{2, 2}, 0, 1, 0},
+		{[2]int{1, 0}, 2, 1, 0}, {[2]int{0, 1}, 2, 1, 0}, {[2]int{1, 1}, 1, 0, 0}, {[2]int{1, 1}, 2, 1, 0}, {[2]int{2, 2}, 2, 0, 0},
+		{[2]int{1, 1}, 0, 0, 1}, {[2]int{1, 1}, 0, 1, 2}, {[2]int{1, 1}, 1, 1, 1}, {[2]int{1, 1}, 2, 0, 1},
 	} {
-		t.Run(fmt.Sprintf("wants=%v,breaks=%d,waits=%d", tc.wants, tc.breaks, tc.waits), func(t *testing.T) {
-			start := model{wants: tc.wants, breaks: tc.breaks, waits: tc.waits}
+		t.Run(fmt.Sprintf("wants=%v,breaks=%d,waits=%d,hedges=%d", tc.wants, tc.breaks, tc.waits, tc.hedges), func(t *testing.T) {
+			start := model{wants: tc.wants, breaks: tc.breaks, waits: tc.waits, hedges: tc.hedges}
 			start.side[0].lower = true
 			before := map[model]model{start: {}}
 			ends := 0
@@ -234,6 +249,9 @@ func (m model) fault(breaks int, end bool) string {
 		if p := m.side[s]; p.phase == idle && p.dialling != (m.dial[s] != 0) {
 			return fmt.Sprintf("side %d thinks its dial is under way: %t", s, p.dialling)
 		}
+	}
+	if m.blind {
+		return "a carrier without the peer's proof is the link"
 	}
 	if !end {
 		return ""

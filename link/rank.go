@@ -30,6 +30,7 @@ const (
 
 	gainFactor = 2         // times as much, or the relay is not worth it
 	soonFactor = 4         // times as much, and no longer measurement is needed
+	growFactor = 2         // times as much as when it was last judged: a flow in slow start
 	farFactor  = 4         // times less than a relay has carried: a trial is worth it
 	fallFactor = 8         // times less than the path itself has carried at its best
 	slowRate   = 300_000   // bytes a second below which a path is doubted though no better one is known
@@ -62,6 +63,7 @@ type reading struct {
 	class overlay.Technique // of the carriers in use
 	took  time.Duration
 	held  bool          // almost all the time, bytes waited that the carriers did not take
+	young bool          // no carrier in use has lived for slowRTTs round trips: its flow may still be in slow start
 	bytes uint64        // that arrived, both ways
 	rtt   time.Duration // minimum of the path in use
 	relay time.Duration // of a standby relay; 0: there is none
@@ -117,6 +119,7 @@ type ranker struct {
 	class overlay.Technique // at the last reading
 	age   time.Duration     // how long it has been in use
 	held  sum               // of consecutive readings that were held back
+	start float64           // rate at the last judgement, if the flow was in slow start then; else 0
 	kinds map[overlay.Technique]*record
 
 	trying  bool
@@ -151,7 +154,7 @@ func (k *ranker) recordOf(class overlay.Technique) *record {
 // next processes a reading.
 func (k *ranker) next(r reading, now time.Time) finding {
 	if r.class != k.class {
-		k.class, k.age, k.held = r.class, 0, sum{}
+		k.class, k.age, k.held, k.start = r.class, 0, sum{}, 0
 	}
 	k.age += r.took
 	if k.trying {
@@ -182,6 +185,11 @@ func (k *ranker) judge(r reading, rate float64, now time.Time) finding {
 	before := rec.rate // half a second says little about a slow path
 	rec.rate, rec.at = rate, now
 	rec.best = max(rate, rec.best*0.98)
+	start := k.start
+	k.start = 0
+	if r.young {
+		k.start = rate
+	}
 	if r.class == overlay.Relay {
 		k.clearPenalty(rate, now)
 		return keep
@@ -191,7 +199,7 @@ func (k *ranker) judge(r reading, rate float64, now time.Time) finding {
 	switch {
 	case now.Before(rec.retry) && farFactor*rate >= rec.triedRate:
 		return keep
-	case rate >= plenty:
+	case rate >= plenty, r.young && rate >= growFactor*start:
 		return keep
 	case known && farFactor*rate < relay.rate:
 	case fallFactor*rate < rec.best:
@@ -318,10 +326,23 @@ func (k *ranker) silent(class overlay.Technique, lived time.Duration, now time.T
 	return true
 }
 
-// fellLately reports whether a carrier of a class was lost as silent within the given time.
+// fellLately reports whether a carrier on the path of a class was lost as silent within the given time.
 func (k *ranker) fellLately(class overlay.Technique, within time.Duration, now time.Time) bool {
-	rec := k.kinds[class]
-	return rec != nil && !rec.fell.IsZero() && now.Sub(rec.fell) < within
+	for of, rec := range k.kinds {
+		if samePath(of, class) && !rec.fell.IsZero() && now.Sub(rec.fell) < within {
+			return true
+		}
+	}
+	return false
+}
+
+// samePath reports whether connections of two classes take the same path: TCP from one host to the other does, whichever end
+// dials. Datagrams may be treated otherwise on the way, and proxies are elsewhere.
+func samePath(a, b overlay.Technique) bool {
+	tcp := func(t overlay.Technique) bool {
+		return t != 0 && t.Kind() != overlay.ByProxy && t.Kind() != overlay.BothSend
+	}
+	return a == b || tcp(a) && tcp(b)
 }
 
 // avoids reports whether a class is avoided, and why.

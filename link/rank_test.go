@@ -191,6 +191,24 @@ func TestRankSilence(t *testing.T) {
 	}
 }
 
+// TestRankFall: a class is suspect while another one on the same path fell silent a moment ago.
+func TestRankFall(t *testing.T) {
+	var k ranker
+	now := time.Unix(1e9, 0)
+	k.silent(overlay.Reversed, time.Minute, now)
+	for class, want := range map[overlay.Technique]bool{
+		overlay.Direct: true, overlay.PortRange: true, overlay.Reversed: true, overlay.SimultaneousOpen: true, overlay.Traversing: true,
+		overlay.HolePunching: false, overlay.Relay: false,
+	} {
+		if got := k.fellLately(class, time.Second, now.Add(time.Second-1)); got != want {
+			t.Errorf("%v: %v, want %v", class, got, want)
+		}
+		if k.fellLately(class, time.Second, now.Add(time.Second)) {
+			t.Errorf("%v: it fell a second ago", class)
+		}
+	}
+}
+
 // TestRankFarther: a path whose round trips take far longer than a relay's is left because of that,
 // if the relay carries as much.
 func TestRankFarther(t *testing.T) {
@@ -226,6 +244,46 @@ func TestRankFarther(t *testing.T) {
 		}
 		if last != tc.want {
 			t.Errorf("%v, by a relay %v: %v, want %v", tc.path, tc.relay, last, tc.want)
+		}
+	}
+}
+
+// TestRankSlowStart: a flow that has just begun is not taken for a slow path while it grows, however
+// much a relay carried before; one that does not grow is, and so is one that is as slow later.
+func TestRankSlowStart(t *testing.T) {
+	const rtt = 600 * time.Millisecond
+	for _, tc := range []struct {
+		name   string
+		young  bool
+		factor float64 // from one judgement to the next
+		want   finding
+	}{
+		{"it grows", true, 4, keep},
+		{"it does not grow", true, 1, wantTry},
+		{"it is old", false, 4, wantTry},
+	} {
+		var k ranker
+		now := time.Unix(1e9, 0)
+		look := func(class overlay.Technique, rate float64, young bool) (found finding) {
+			for range 12 { // 3 s, and a judgement
+				now = now.Add(rankEvery)
+				r := reading{class: class, took: rankEvery, held: true, young: young, bytes: uint64(rate * rankEvery.Seconds()), rtt: rtt}
+				if f := k.next(r, now); f != keep {
+					found = f
+				}
+			}
+			return found
+		}
+		look(overlay.Relay, 25e6, false)
+		found := look(overlay.SimultaneousOpen, 50e3, tc.young)
+		if tc.young && found != keep {
+			t.Errorf("%s: at first %v", tc.name, found)
+		}
+		if found == keep {
+			found = look(overlay.SimultaneousOpen, tc.factor*50e3, tc.young)
+		}
+		if found != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, found, tc.want)
 		}
 	}
 }

@@ -137,6 +137,7 @@ func (sv *supervisor) read(load, last stream.Load, took time.Duration) (r readin
 	used, ok := sv.usedQuality()
 	r.class, r.rtt = used.class, used.rtt
 	queued := false
+	r.young = true
 	carriers := sv.link.stream.Carriers()
 	for _, c := range carriers {
 		// Count only carriers in use, because what still arrives on a path that was left says
@@ -148,6 +149,7 @@ func (sv *supervisor) read(load, last stream.Load, took time.Duration) (r readin
 		}
 		a.totalBytes = total
 		if c.Used {
+			r.young = r.young && time.Since(c.Since) < slowRTTs*c.Least
 			sv.ranking.noteUse(a)
 		}
 	}
@@ -259,9 +261,10 @@ func (sv *supervisor) fellSilent(c *stream.Carrier, err error) {
 	}
 }
 
-// fellLately reports whether a carrier of a class fell silent a moment ago.
-func (sv *supervisor) fellLately(class overlay.Technique) bool {
+// fellLately reports whether a carrier on the path of a class, with a round trip of rtt, fell silent a moment ago, or when the dial
+// that this is the result of may have begun.
+func (sv *supervisor) fellLately(class overlay.Technique, rtt time.Duration) bool {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	return sv.ranker.fellLately(class, afterFall, time.Now())
+	return sv.ranker.fellLately(class, max(afterFall, redialRTTs*rtt), time.Now())
 }

@@ -1,7 +1,9 @@
 package link
 
 import (
+	"io"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"time"
 
@@ -177,6 +179,53 @@ func TestLateLooks(t *testing.T) {
 	if trials != 1 {
 		t.Errorf("%d trials", trials)
 	}
+}
+
+// TestShortPathNeedsNoCarrier: a path is not long because the handshake on it was slow; its kernel
+// measures the round trips.
+func TestShortPathNeedsNoCarrier(t *testing.T) {
+	socket := tcpConn(t)
+	for _, c := range []struct {
+		name  string
+		path  overlay.Path
+		tells bool
+	}{
+		{name: "direct", path: overlay.Path{Technique: overlay.Direct}, tells: true},
+		{name: "relay", path: overlay.Path{Technique: overlay.Relay}},
+		{name: "gateway", path: overlay.Path{Technique: overlay.Direct, Via: 1}},
+	} {
+		used := stream.State{Least: time.Minute, Carrier: &stream.Carrier{Owner: &carrierInfo{socket: socket, path: c.path}}}
+		if got := leastRTT(used); (got < used.Least) != c.tells || got <= 0 {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// tcpConn returns one end of a connection on which data was acknowledged.
+func tcpConn(t *testing.T) *net.TCPConn {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close() })
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Close() })
+	if _, err := near.Write([]byte("ping")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(far, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	return near.(*net.TCPConn)
 }
 
 func TestWeigh(t *testing.T) {

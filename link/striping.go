@@ -3,8 +3,10 @@ package link
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -112,11 +114,52 @@ func (v *stripingState) decide(told int, load stream.Load, at time.Time, used []
 		rtt:   used[0].Least, carriers: len(used),
 	}
 	for _, c := range used {
-		x.rtt = min(x.rtt, c.Least)
 		a, ok := c.Carrier.Owner.(*carrierInfo)
+		x.rtt = min(x.rtt, leastRTT(c))
 		x.lossy = x.lossy || ok && a.loss.Lossy()
 	}
 	return v.next(x)
+}
+
+// A carrier has fallen behind if it has held back the stream for behindAfter and behindTrips of its
+// minimum round trips, while something has arrived on another one within heardWithin.
+const (
+	behindAfter = 2 * time.Second
+	behindTrips = 8
+	heardWithin = 500 * time.Millisecond
+)
+
+// leaveBehind retires a carrier that the others wait for, and what was sent on it goes again on them.
+// Each end does so for what it sends.
+func (sv *supervisor) leaveBehind() {
+	used := sv.stripes()
+	if i := behind(used); i >= 0 {
+		sv.retire(used[i : i+1])
+	}
+}
+
+// behind returns the carrier that the others wait for, or -1. Losses may leave one of several
+// connections on a path with a few packets a round trip (RFC 5681, section 3.1), while what the
+// others bring cannot be taken before what it has.
+func behind(used []stream.State) int {
+	for i, c := range used {
+		alive := slices.ContainsFunc(used, func(o stream.State) bool { return o.Carrier != c.Carrier && o.Quiet <= heardWithin })
+		if alive && c.Holds >= max(behindAfter, behindTrips*c.Least) {
+			return i
+		}
+	}
+	return -1
+}
+
+// leastRTT returns the minimum round trip time of a carrier, which its kernel knows better than this
+// process if that was held up whenever it asked.
+func leastRTT(c stream.State) time.Duration {
+	if a, ok := c.Carrier.Owner.(*carrierInfo); ok && a.endToEnd() {
+		if rtt, known := carrier.LeastRTT(a.socket); known {
+			return min(c.Least, rtt)
+		}
+	}
+	return c.Least
 }
 
 // perSample scales the bytes that arrived in a time to sampleEvery: samples are late by a tick or

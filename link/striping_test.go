@@ -1,6 +1,9 @@
 package link
 
 import (
+	"bytes"
+	"io"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -102,6 +105,53 @@ func movedOn(limits []float64, before, after []Carrier) (map[float64]float64, bo
 		moved[limit] = float64(after[j].Received - before[i].Received)
 	}
 	return moved, true
+}
+
+// TestBehind: who is taken for the carrier that the others wait for.
+func TestBehind(t *testing.T) {
+	const ms = time.Millisecond
+	for name, tc := range map[string]struct {
+		least  time.Duration
+		holds  time.Duration   // of the second
+		quiets []time.Duration // of all
+		want   int
+	}{
+		"it holds them back":     {200 * ms, 2000 * ms, []time.Duration{500 * ms, 0, 9000 * ms}, 1},
+		"not for long enough":    {200 * ms, 1950 * ms, []time.Duration{0, 0, 0}, -1},
+		"the path is long":       {600 * ms, 4750 * ms, []time.Duration{0, 0, 0}, -1},
+		"for long on a long one": {600 * ms, 4800 * ms, []time.Duration{0, 0, 0}, 1},
+		"nothing arrives":        {200 * ms, 9000 * ms, []time.Duration{550 * ms, 0, 550 * ms}, -1},
+	} {
+		var used []stream.State
+		for _, quiet := range tc.quiets {
+			used = append(used, stream.State{Carrier: new(stream.Carrier), Least: tc.least, Quiet: quiet})
+		}
+		used[1].Holds = tc.holds
+		if got := behind(used); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+	if got := behind([]stream.State{{Carrier: new(stream.Carrier), Holds: time.Minute}}); got != -1 {
+		t.Errorf("a single carrier: %d", got)
+	}
+}
+
+// TestSlowCarrierIsLeft: one of three carriers brings next to nothing. What was sent on it goes again on
+// the others, so that the stream goes on.
+func TestSlowCarrierIsLeft(t *testing.T) {
+	r := newRoads(t)
+	r.carriers = 3
+	r.blocked[overlay.Relay] = overlay.ErrNoRelay // or the link would move to one
+	r.rates = []float64{8e6, 8e6, 1e3}
+	a, b := couple(t, r, 0)
+	strip(t, 3, a, b)
+	sent, got := make([]byte, 8<<20), make([]byte, 8<<20)
+	rand.NewChaCha8([32]byte{}).Read(sent)
+	b.Conn.SetDeadline(time.Now().Add(40 * time.Second)) // what is sent on that carrier takes more than a minute
+	go a.Conn.Write(sent)
+	if _, err := io.ReadFull(b.Conn, got); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("it does not go on: %v", err)
+	}
 }
 
 // TestStripedLinkSurvives: carriers of a striped link are reset and fall silent, one or all at a

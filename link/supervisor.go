@@ -28,9 +28,11 @@ const (
 	// minSpareInterval is the minimum time between two dials of a standby relay: on a busy machine
 	// carriers fall silent too, and more dials would make it busier.
 	minSpareInterval = 10 * time.Second
-	// firstDial bounds the dials until the peer is known to be alive: a dial waits for a process
-	// that has ended as it does for one that has not started.
-	firstDial = 2 * time.Second
+	// firstDial, plus firstDialRTTs round trips of the link's first carrier, bounds the dials until
+	// the peer is known to be alive: a dial waits for a process that has ended as it does for one
+	// that has not started.
+	firstDial     = 2 * time.Second
+	firstDialRTTs = 4
 	// leastHandshake is how long the handshake on a further carrier may take at least, however long
 	// its dial took: with less, a path of a long round trip would seem to drop packets. It is one
 	// round trip.
@@ -66,6 +68,7 @@ type supervisor struct {
 	reserveDue  time.Time // when to have a relay kept ready; zero: it was used, or the link has no carrier
 	reserveUsed time.Time // when a reserve was last dialled, if there was one
 	lossDue     time.Time // when carriers are next checked for losses; see watchLoss
+	addressDue  time.Time // when the local addresses of carriers are next checked; see checkAddresses
 }
 
 // lost is stream.Options.Lost.
@@ -88,7 +91,7 @@ func (sv *supervisor) lost(c *stream.Carrier, err error, left int) error {
 	case a.path.Technique == 0: // one node: only the end of the process ends a carrier
 		return fmt.Errorf("link to %v (%v): %w", sv.link.Peer, a.path, err)
 	}
-	return sv.redial(false, false)
+	return sv.redial(false, errors.Is(err, errAddressGone)) // the other end has not noticed
 }
 
 // silent is stream.Options.Silent.
@@ -206,7 +209,7 @@ func (sv *supervisor) look(ctx context.Context) error {
 		}
 	}
 	var unknown time.Time
-	bound := firstDial
+	bound := firstDial + firstDialRTTs*sv.link.RTT
 	for pause := minBackoff; !sv.isHealthy(); pause = min(2*pause, maxBackoff) {
 		err := sv.dialAnother(ctx, bound)
 		if err == nil {

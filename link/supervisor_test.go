@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -40,11 +41,12 @@ type roads struct {
 	swallows map[overlay.Technique]int   // bytes that new connections of a technique carry before they carry nothing
 	outcomes map[overlay.Technique]error // last reported to the ends; includes nil errors
 
-	hole         bool                          // connections without small packets carry nothing after the first large one
-	narrow       map[overlay.Technique]float64 // bytes per second each way and connection that a technique carries from now on
-	smallBuffers bool                          // new connections buffer little
-	carriers     int                           // of each link; see Config
-	rates        []float64                     // of the next connections, in bytes per second; that of one that ends is available again
+	hole         bool                                 // connections without small packets carry nothing after the first large one
+	narrow       map[overlay.Technique]float64        // bytes per second each way and connection that a technique carries from now on
+	smallBuffers bool                                 // new connections buffer little
+	carriers     int                                  // of each link; see Config
+	hasAddress   func(rank uint32, a netip.Addr) bool // of both meshes; nil: the system's
+	rates        []float64                            // of the next connections, in bytes per second; that of one that ends is available again
 }
 
 // road is one connection, with a relaying process in the middle.
@@ -218,7 +220,11 @@ func (w *road) carry(from, to *net.TCPConn, r *roads) {
 	buf := make([]byte, 32<<10)
 	var due time.Time // when what was forwarded so far has left
 	for passed := 0; ; {
-		n, err := from.Read(buf)
+		piece := buf
+		if rate := r.rate(w); rate > 0 {
+			piece = buf[:min(max(int(rate/20), 1), len(buf))] // a slow road carries a little at a time, not much at once now and then
+		}
+		n, err := from.Read(piece)
 		if err != nil {
 			if from == w.b && w.halves > 0 {
 				<-w.release
@@ -334,6 +340,9 @@ func meshesOf(t *testing.T, r *roads, patience time.Duration, around ...func(ran
 			connector = f(uint32(i), connector)
 		}
 		m := NewMesh(Config{Self: identity(t, uint32(i)), Size: 2, Connector: connector, Patience: patience, Carriers: r.carriers, Up: func(l *Link) { links[i] <- l }})
+		if r.hasAddress != nil {
+			m.hasAddress = func(a netip.Addr) bool { return r.hasAddress(uint32(i), a) }
+		}
 		meshes[i] = m
 		ctx, cancel := context.WithCancel(context.Background())
 		var served sync.WaitGroup

@@ -86,7 +86,7 @@ func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value
 	if err != nil {
 		return nil, err
 	}
-	return c.world.comms.agreements.Start(c.core.Context, c.core.Everyone, c.core.Acknowledged, v)
+	return c.world.comms.agreements.Start(c.core.Context, c.core.AllMembers, c.core.Acknowledged, v)
 }
 
 // startShrink agrees on the failed processes and on the greatest of the proposed contexts; each

@@ -30,9 +30,7 @@ const Root = mpi.Root
 
 // Barrier returns nil once every rank has entered it; on an intercommunicator,
 // once every rank of the other group has (MPI_Barrier; MPI-4.1, section 6.3).
-func Barrier(ctx context.Context, comm *Comm) error {
-	return blocking(ctx, comm, calls.Barrier())
-}
+func Barrier(ctx context.Context, comm *Comm) error { return BarrierCall(comm).Call(ctx) }
 
 // Bcast copies root's buf into buf on every rank (MPI_Bcast; MPI-4.1, section
 // 6.4). All have the same length.
@@ -140,5 +138,5 @@ func Alltoallv[T Elem](ctx context.Context, comm *Comm, send []T, scounts, sdisp
 // Alltoallw moves send[d] of rank s into recv[s] of rank d: every block has its own memory and its
 // own type (MPI_Alltoallw; MPI-4.1, section 6.8). send[r] and recv[r] may be the same memory.
 func Alltoallw(ctx context.Context, comm *Comm, send, recv []Part) error {
-	return blocking(ctx, comm, calls.Alltoallw(inner(send), inner(recv)))
+	return AlltoallwParts(comm, send, recv).Call(ctx)
 }

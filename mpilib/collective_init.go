@@ -7,9 +7,7 @@ import "github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 // failed cannot be started again.
 
 // BarrierInit prepares a Barrier (MPI_Barrier_init; MPI-4.1, section 6.13.1).
-func BarrierInit(comm *Comm) *Persistent {
-	return persistent(comm, calls.Barrier())
-}
+func BarrierInit(comm *Comm) *Persistent { return BarrierCall(comm).Init() }
 
 // BcastInit prepares a Bcast (MPI_Bcast_init; MPI-4.1, section 6.13.2).
 func BcastInit[T Elem](comm *Comm, buf []T, root int) *Persistent {
@@ -90,5 +88,5 @@ func AlltoallvInit[T Elem](comm *Comm, send []T, scounts, sdispls []int, recv []
 
 // AlltoallwInit prepares an Alltoallw (MPI_Alltoallw_init; MPI-4.1, section 6.13.6).
 func AlltoallwInit(comm *Comm, send, recv []Part) *Persistent {
-	return persistent(comm, calls.Alltoallw(inner(send), inner(recv)))
+	return AlltoallwParts(comm, send, recv).Init()
 }

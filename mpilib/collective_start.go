@@ -5,9 +5,7 @@ import "github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 // The nonblocking variants of the collective calls of collective.go (MPI-4.1, section 6.12).
 
 // Ibarrier starts a Barrier (MPI_Ibarrier; MPI-4.1, section 6.12.1).
-func Ibarrier(comm *Comm) *Request {
-	return nonblocking(comm, calls.Barrier())
-}
+func Ibarrier(comm *Comm) *Request { return BarrierCall(comm).Start() }
 
 // Ibcast starts a Bcast (MPI_Ibcast; MPI-4.1, section 6.12.2).
 func Ibcast[T Elem](comm *Comm, buf []T, root int) *Request {
@@ -88,5 +86,5 @@ func Ialltoallv[T Elem](comm *Comm, send []T, scounts, sdispls []int, recv []T, 
 
 // Ialltoallw starts an Alltoallw (MPI_Ialltoallw; MPI-4.1, section 6.12.6).
 func Ialltoallw(comm *Comm, send, recv []Part) *Request {
-	return nonblocking(comm, calls.Alltoallw(inner(send), inner(recv)))
+	return AlltoallwParts(comm, send, recv).Start()
 }

@@ -32,7 +32,7 @@ import (
 // worlds. It ends with the last of them, by Disconnect or Free, or with Finalize. In it the debug
 // mode, traces and forced algorithms are disabled.
 func (c *Comm) Accept(ctx context.Context, port string, root int) (*Comm, error) {
-	made, err := c.meet(ctx, settle.Accept, port, root)
+	made, err := c.joinJobs(ctx, settle.Accept, port, root)
 	return made, c.called("Accept", err)
 }
 
@@ -41,11 +41,11 @@ func (c *Comm) Accept(ctx context.Context, port string, root int) (*Comm, error)
 // It fails with ErrPort if no process has opened the port within WithConnectTimeout, and waits for
 // Accept until ctx is done. Otherwise it is like Accept.
 func (c *Comm) Connect(ctx context.Context, port string, root int) (*Comm, error) {
-	made, err := c.meet(ctx, settle.Connect, port, root)
+	made, err := c.joinJobs(ctx, settle.Connect, port, root)
 	return made, c.called("Connect", err)
 }
 
-func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int) (*Comm, error) {
+func (c *Comm) joinJobs(ctx context.Context, kind settle.Kind, port string, root int) (*Comm, error) {
 	if err := c.world.unreplicated(reasonJobs); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	if root < 0 || root >= c.Size() {
 		t.Fault = fmt.Errorf("%w: root %d, communicator %s has ranks 0 to %d", ErrRank, root, c.Name(), c.Size()-1)
 	} else if c.core.Rank == root {
-		t.Fault = c.world.guests.Check(kind == settle.Connect, port)
+		t.Fault = c.world.otherJobs.Check(kind == settle.Connect, port)
 	}
 	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
@@ -66,20 +66,20 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.world.calls.Life, func() { cancel(ErrFinalized) })()
-	var talk *dynproc.Handshake
-	var d dynproc.Deal
+	var handshake *dynproc.Handshake
+	var d dynproc.JointJob
 	var failed error
 	if c.core.Rank == root {
-		if talk, failed = c.world.guests.Meet(ctx, kind == settle.Connect, port, c.Size()); failed == nil {
-			defer talk.Close()
-			d = dynproc.Deal{Key: talk.Key, Others: talk.Others}
+		if handshake, failed = c.world.otherJobs.Handshake(ctx, kind == settle.Connect, port, c.Size()); failed == nil {
+			defer handshake.Close()
+			d = dynproc.JointJob{Key: handshake.Key, Others: handshake.Others}
 		}
 	}
-	if d, err = d.Tell(ctx, call, root, c.world.config.place.Key, failed); err != nil {
+	if d, err = d.Broadcast(ctx, call, root, c.world.config.place.Key, failed); err != nil {
 		return nil, err
 	}
 	made, joinErr := c.joinJoint(ctx, kind, d)
-	if err := dynproc.AllJoined(ctx, call, root, talk, joinErr); err != nil {
+	if err := dynproc.AllJoined(ctx, call, root, handshake, joinErr); err != nil {
 		if made != nil {
 			gone, cancel := context.WithCancel(ctx)
 			cancel() // no process there needs a notification
@@ -87,13 +87,13 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 		}
 		return nil, err
 	}
-	return c.across(made, kind, d, id), nil
+	return c.newJointComm(made, kind, d, id), nil
 }
 
 // joinJoint makes this process a rank of the joint job.
-func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d dynproc.Deal) (*World, error) {
+func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d dynproc.JointJob) (*World, error) {
 	w := c.world
-	key, err := d.Open(w.config.place.Key)
+	key, err := d.OpenKey(w.config.place.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -120,10 +120,10 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d dynproc.Deal) 
 		return nil, err
 	}
 	made.host = w
-	if w.config.where != nil || made.comms.here == (overlay.NodeID{}) {
-		made.comms.here = w.comms.here
+	if w.config.where != nil || made.comms.node == (overlay.NodeID{}) {
+		made.comms.node = w.comms.node
 	}
-	if !w.guests.Add(made) {
+	if !w.otherJobs.Add(made) {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
 		made.Finalize(gone)
@@ -132,10 +132,10 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d dynproc.Deal) 
 	return made, nil
 }
 
-// across returns the intercommunicator of the two sides of a joint world. Its contexts are the
+// newJointComm returns the intercommunicator of the two sides of a joint world. Its contexts are the
 // first two that rank 0 of that world would allocate: all processes can compute them. Both sides'
 // local groups share one, because they have no common process.
-func (c *Comm) across(made *World, kind settle.Kind, d dynproc.Deal, id uint32) *Comm {
+func (c *Comm) newJointComm(made *World, kind settle.Kind, d dynproc.JointJob, id uint32) *Comm {
 	mine, theirs := 0, c.Size()
 	if kind == settle.Connect {
 		mine, theirs = d.Others, 0
@@ -168,9 +168,9 @@ func (c *Comm) Disconnect(ctx context.Context) error {
 	return c.called("Disconnect", err)
 }
 
-// leaveLater ends a world with another job in the background. The host's Finalize
+// finalizeInBackground ends a world with another job in the background. The host's Finalize
 // waits for it.
-func (w *World) leaveLater() {
+func (w *World) finalizeInBackground() {
 	w.host.calls.Start(func() {
 		if err := w.Finalize(context.Background()); err != nil && w.config.log != nil {
 			w.config.log.Warn("a connection to another job did not end well", "error", err)

@@ -50,7 +50,8 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 	if err != nil {
 		return nil, err
 	}
-	hints, list, err := info.hints()
+	round.Reserve()
+	hints, list, err := hintsOf(info)
 	attributes, copyErr := c.attributes.Copies(c)
 	t := settle.Terms{Kind: settle.Dup, Args: [settle.MaxArgs]settle.Arg{settle.List("hint "+HintColl, list)}, Fault: mpi.FirstOf(err, copyErr)}
 	return func(ctx context.Context) (*Comm, error) {
@@ -101,7 +102,7 @@ func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 func (c *Comm) Free() error {
 	last, err := c.free()
 	if last {
-		c.world.leaveLater()
+		c.world.finalizeInBackground()
 	}
 	return c.called("Free", err)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 )
 
 // MPI-4.1, section 7.4.2: a duplicate has the same group and another context,
@@ -73,6 +75,74 @@ func TestIdup(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// A Request of an Idup completes with it, after its result was taken, and has its error.
+func TestIdupRequest(t *testing.T) {
+	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
+		var made [2]*Comm
+		var errs [2]error
+		start := func(i int, from *Comm) *Request {
+			return from.Idup(ctx).Request(func(d *Comm, err error) { made[i], errs[i] = d, err })
+		}
+		in := []int{0}
+		requests := []*Request{start(0, c), start(1, c), Irecv(c, in, c.Rank(), 3)}
+		if err := Send(ctx, c, []int{8}, c.Rank(), 3); err != nil {
+			return err
+		}
+		if _, err := Waitall(ctx, requests...); err != nil || in[0] != 8 {
+			return fmt.Errorf("%d, %v", in[0], err)
+		}
+		if err := errors.Join(errs[0], errs[1], ringWorks(ctx, made[1], 1), ringWorks(ctx, made[0], 2), made[0].Free()); err != nil {
+			return err
+		}
+		_, err := start(0, made[0]).Wait(ctx)
+		return errors.Join(expect(err, ErrFreed, "Idup"), expect(errs[0], ErrFreed))
+	})
+}
+
+// A rank allocates the contexts of its Idups in the order of the calls, whichever completes first: replicas of a rank must
+// allocate the same.
+func TestIdupOrder(t *testing.T) {
+	const calls = 64
+	ordered := func(ctx context.Context, c *Comm) error {
+		var pending []*Pending[*Comm]
+		for range calls {
+			pending = append(pending, c.Idup(ctx))
+		}
+		last := map[uint32]uint32{} // of each process, which all allocate their own
+		for i, p := range pending {
+			d, err := p.Wait(ctx)
+			if err != nil {
+				return err
+			}
+			all := []uint32{d.core.Context}
+			if d.inner != nil {
+				all = append(all, d.inner.core.Context)
+			}
+			for _, id := range all {
+				from := id / comm.ContextsPerComm % uint32(c.world.comm.Size())
+				if id <= last[from] {
+					return fmt.Errorf("call %d: context %d after %d", i, id, last[from])
+				}
+			}
+			for _, id := range all {
+				from := id / comm.ContextsPerComm % uint32(c.world.comm.Size())
+				last[from] = max(last[from], id)
+			}
+		}
+		return nil
+	}
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
+		if err := ordered(ctx, c); err != nil {
+			return err
+		}
+		_, inter, err := halves(ctx, c)
+		if err != nil {
+			return err
+		}
+		return ordered(ctx, inter)
 	})
 }
 

@@ -11,16 +11,17 @@ import (
 
 // comms is a world's state for its communicators.
 type comms struct {
-	self        *Comm
-	whereabouts placeMap
-	here        overlay.NodeID // location of this process; zero if unknown
+	self      *Comm
+	allPlaces placeMap
+	node      overlay.NodeID // location of this process; zero if unknown
+	numbers   *Comm          // of all process numbers; nil: the job has no spare ones
 
 	agreements agreement.Agreements
 }
 
 // firstComms creates the predefined communicators.
 func (w *World) firstComms() error {
-	all, err := group.Range(0, w.engine.Size())
+	all, err := group.Range(0, w.config.place.Size)
 	if err != nil {
 		return err
 	}
@@ -28,12 +29,18 @@ func (w *World) firstComms() error {
 	if err != nil {
 		return err
 	}
+	if w.engine.Rank() >= all.Size() {
+		all = alone // see Replacements
+	}
 	w.comm = newComm(w, "world", all, comm.World)
 	w.comms.self = newComm(w, "self", alone, comm.Self)
-	w.comms.whereabouts.comm = newComm(w, "all processes", all, comm.Session)
+	if err := w.numberComm(); err != nil {
+		return err
+	}
+	w.comms.allPlaces.comm = newComm(w, "all processes", all, comm.Session)
 	if w.config.where != nil {
-		w.comms.here = w.config.where(w.engine.Rank())
-		if _, err := overlay.ParseNodeID(w.comms.here.String()); err != nil {
+		w.comms.node = w.config.where(w.engine.Rank())
+		if _, err := overlay.ParseNodeID(w.comms.node.Key()); err != nil {
 			return fmt.Errorf("WithPlace: %w", err)
 		}
 	}

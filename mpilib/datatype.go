@@ -36,16 +36,16 @@ var (
 	Packed = permanent(datatype.Packed)
 )
 
-// lasting caches the Datatype of every permanent type: named ones and those of Go types. So equal
+// permanentTypes caches the Datatype of every permanent type: named ones and those of Go types. So equal
 // ones are one pointer.
-var lasting sync.Map // *datatype.Type -> *Datatype
+var permanentTypes sync.Map // *datatype.Type -> *Datatype
 
 // permanent returns the one Datatype of a type that is never freed.
 func permanent(t *datatype.Type) *Datatype {
-	if d, ok := lasting.Load(t); ok {
+	if d, ok := permanentTypes.Load(t); ok {
 		return d.(*Datatype)
 	}
-	d, _ := lasting.LoadOrStore(t, &Datatype{t: t})
+	d, _ := permanentTypes.LoadOrStore(t, &Datatype{t: t})
 	return d.(*Datatype)
 }
 
@@ -99,7 +99,7 @@ func (d *Datatype) Free() error {
 	if err := d.usable(); err != nil {
 		return typeError("Free", err)
 	}
-	if one, ok := lasting.Load(d.t); ok && one == d {
+	if one, ok := permanentTypes.Load(d.t); ok && one == d {
 		return typeError("Free", fmt.Errorf("%w: %v is not the program's own", ErrArg, d))
 	}
 	d.freed.Store(true)

@@ -23,9 +23,9 @@ func derive(call string, old *Datatype, f func(old *datatype.Type) (*datatype.Ty
 	return newDatatype(call, t, err)
 }
 
-// wide and narrow convert lists; an int has 64 bits on every machine that this
+// toInt64s and toInts convert lists; an int has 64 bits on every machine that this
 // package runs on.
-func wide(list []int) []int64 {
+func toInt64s(list []int) []int64 {
 	out := make([]int64, len(list))
 	for i, v := range list {
 		out[i] = int64(v)
@@ -33,7 +33,7 @@ func wide(list []int) []int64 {
 	return out
 }
 
-func narrow(list []int64) []int {
+func toInts(list []int64) []int {
 	out := make([]int, len(list))
 	for i, v := range list {
 		out[i] = int(v)
@@ -70,7 +70,7 @@ func TypeHvector(count, length, stride int, old *Datatype) (*Datatype, error) {
 // section 5.1.2). The slices are copied, as in all constructors.
 func TypeIndexed(lengths, displacements []int, old *Datatype) (*Datatype, error) {
 	return derive("TypeIndexed", old, func(t *datatype.Type) (*datatype.Type, error) {
-		return datatype.Indexed(wide(lengths), wide(displacements), t)
+		return datatype.Indexed(toInt64s(lengths), toInt64s(displacements), t)
 	})
 }
 
@@ -78,7 +78,7 @@ func TypeIndexed(lengths, displacements []int, old *Datatype) (*Datatype, error)
 // (MPI_Type_create_hindexed; MPI-4.1, section 5.1.2).
 func TypeHindexed(lengths, displacements []int, old *Datatype) (*Datatype, error) {
 	return derive("TypeHindexed", old, func(t *datatype.Type) (*datatype.Type, error) {
-		return datatype.Hindexed(wide(lengths), wide(displacements), t)
+		return datatype.Hindexed(toInt64s(lengths), toInt64s(displacements), t)
 	})
 }
 
@@ -86,7 +86,7 @@ func TypeHindexed(lengths, displacements []int, old *Datatype) (*Datatype, error
 // (MPI_Type_create_indexed_block; MPI-4.1, section 5.1.2).
 func TypeIndexedBlock(length int, displacements []int, old *Datatype) (*Datatype, error) {
 	return derive("TypeIndexedBlock", old, func(t *datatype.Type) (*datatype.Type, error) {
-		return datatype.IndexedBlock(int64(length), wide(displacements), t)
+		return datatype.IndexedBlock(int64(length), toInt64s(displacements), t)
 	})
 }
 
@@ -94,7 +94,7 @@ func TypeIndexedBlock(length int, displacements []int, old *Datatype) (*Datatype
 // (MPI_Type_create_hindexed_block; MPI-4.1, section 5.1.2).
 func TypeHindexedBlock(length int, displacements []int, old *Datatype) (*Datatype, error) {
 	return derive("TypeHindexedBlock", old, func(t *datatype.Type) (*datatype.Type, error) {
-		return datatype.HindexedBlock(int64(length), wide(displacements), t)
+		return datatype.HindexedBlock(int64(length), toInt64s(displacements), t)
 	})
 }
 
@@ -111,7 +111,7 @@ func TypeStruct(lengths, displacements []int, types []*Datatype) (*Datatype, err
 		}
 		inner[i] = d.t
 	}
-	t, err := datatype.Struct(wide(lengths), wide(displacements), inner)
+	t, err := datatype.Struct(toInt64s(lengths), toInt64s(displacements), inner)
 	return newDatatype(call, t, err)
 }
 
@@ -137,7 +137,7 @@ const (
 // the whole array (MPI_Type_create_subarray; MPI-4.1, section 5.1.3).
 func TypeSubarray(sizes, subsizes, starts []int, order Order, old *Datatype) (*Datatype, error) {
 	return derive("TypeSubarray", old, func(t *datatype.Type) (*datatype.Type, error) {
-		return datatype.Subarray(wide(sizes), wide(subsizes), wide(starts), datatype.Order(order), t)
+		return datatype.Subarray(toInt64s(sizes), toInt64s(subsizes), toInt64s(starts), datatype.Order(order), t)
 	})
 }
 
@@ -168,7 +168,7 @@ type Darray struct {
 // old; its bounds are those of the whole array (MPI_Type_create_darray; MPI-4.1,
 // section 5.1.4).
 func TypeDarray(size, rank int, a Darray, order Order, old *Datatype) (*Datatype, error) {
-	g := datatype.Grid{Sizes: wide(a.Sizes), Arguments: wide(a.Arguments), Processes: wide(a.Processes)}
+	g := datatype.Grid{Sizes: toInt64s(a.Sizes), Arguments: toInt64s(a.Arguments), Processes: toInt64s(a.Processes)}
 	for _, d := range a.Distributions {
 		g.Distributions = append(g.Distributions, datatype.Distribution(d))
 	}
@@ -231,7 +231,7 @@ func (d *Datatype) Contents() (Contents, error) {
 	if err != nil {
 		return Contents{}, typeError("Contents", err)
 	}
-	out := Contents{Combiner: Combiner(in.Combiner), Integers: narrow(in.Integers), Addresses: narrow(in.Addresses)}
+	out := Contents{Combiner: Combiner(in.Combiner), Integers: toInts(in.Integers), Addresses: toInts(in.Addresses)}
 	for _, t := range in.Types {
 		old := &Datatype{t: t}
 		if c, _, _, _ := t.Envelope(); c == datatype.CombinerNamed {

@@ -38,7 +38,7 @@ func WithDebug(out io.Writer) Option {
 // chrome://tracing and ui.perfetto.dev show: to the file rank-N.json if it names a folder, and
 // otherwise appended to the file of that name, so that all ranks of a machine may share it.
 // Arrows lead from sends to receives. Times are those of rank 0's clock, which the other ranks
-// query at the start; a rank that gets no answer uses its own clock, and says so. Either all
+// query at the start; a rank that gets no answer uses its own clock and notes that in the file. Either all
 // processes of a job have it set, or none.
 //
 // The timeline is written every 200 ms in whole lines, so that it is readable even after the
@@ -90,12 +90,12 @@ func (w *World) watched() (err error) {
 	}
 	cfg := debug.Config{
 		Engine: w.engine, Parts: w.config.debug, Out: w.config.debugOut, Patience: w.config.patience, Trace: w.config.trace,
-		Context: comm.Debug, Head: w.comm.head(), Here: func() overlay.NodeID { return w.comms.here }, Links: w.watchedLinks,
+		Context: comm.Debug, Head: w.comm.head(), Here: func() overlay.NodeID { return w.comms.node }, Links: w.watchedLinks,
 		Program: func(context uint32) bool {
 			return context%comm.ContextsPerComm == comm.PointToPoint && context != comm.Debug
 		},
 	}
-	for _, c := range []*Comm{w.comm, w.comms.self, w.comms.whereabouts.comm} {
+	for _, c := range []*Comm{w.comm, w.comms.self, w.comms.allPlaces.comm} {
 		cfg.Comms = append(cfg.Comms, &c.core.Core)
 	}
 	if w.watch, err = debug.New(cfg); err != nil {
@@ -127,10 +127,10 @@ func (w *World) watchedLinks() []debug.LinkState {
 // watchedRequest is a request as a watcher sees it.
 type watchedRequest Request
 
-func (r *watchedRequest) Handle() *engine.Handle    { return &r.core }
-func (r *watchedRequest) Transfer() comm.Transfer   { return (*Request)(r).transfer().watched() }
-func (r *watchedRequest) Sighting() *debug.Sighting { return r.seen }
-func (r *watchedRequest) See(s *debug.Sighting)     { (*Request)(r).ownExtra().seen = s }
+func (r *watchedRequest) Handle() *engine.Handle              { return &r.core }
+func (r *watchedRequest) Transfer() comm.Transfer             { return (*Request)(r).transfer().watched() }
+func (r *watchedRequest) Observation() *debug.Observation     { return r.seen }
+func (r *watchedRequest) SetObservation(s *debug.Observation) { (*Request)(r).ownExtra().seen = s }
 
 // watched describes t for a watcher, and in errors.
 func (t transfer) watched() comm.Transfer {
@@ -140,8 +140,8 @@ func (t transfer) watched() comm.Transfer {
 // line returns, for an error, where the call was made, if known.
 func (r *Request) line() string { return r.seen.Line() }
 
-// leaves notifies the watcher, if there is one, that a call on c ends.
-func (c *Comm) leaves() {
+// callEnded notifies the watcher, if there is one, that a call on c ends.
+func (c *Comm) callEnded() {
 	w := c.world.watch
 	if w == nil {
 		return

@@ -8,8 +8,11 @@ import (
 
 // The environment of a rank, as `isthmus run` sets it.
 const (
-	EnvRank   = join.EnvRank    // ISTHMUS_RANK
-	EnvSize   = join.EnvSize    // ISTHMUS_SIZE
+	EnvRank = join.EnvRank // ISTHMUS_RANK
+	EnvSize = join.EnvSize // ISTHMUS_SIZE
+	// EnvFirst is where another launcher numbers the ranks (PMIx, PMI, Slurm), but starts only a share of them, such as those of its site: what is
+	// added to its numbers. EnvSize is then the number of all.
+	EnvFirst  = join.EnvFirst   // ISTHMUS_FIRST_RANK
 	EnvKeyFD  = jobkey.EnvKeyFD // the descriptor to read the job's key from
 	EnvJobKey = jobkey.EnvKey   // alternative for manually started processes: the key itself
 	EnvGrant  = grant.Env       // the grant of the job (isthmus job grant)
@@ -27,6 +30,10 @@ const (
 	EnvCopy              = join.EnvCopy   // ISTHMUS_COPY
 	EnvReplicaTable      = join.EnvTable  // ISTHMUS_REPLICA_TABLE
 	EnvSendDeterministic = join.EnvSends  // ISTHMUS_SEND_DETERMINISTIC
+
+	// EnvSpares is how many process numbers the job has beyond those it begins with; EnvReplacements the ranks that processes with such numbers
+	// go on with (Replacements), or with replicas EnvProcess the number of one that comes in place of replica EnvCopy of EnvRank (Milestone).
+	EnvSpares, EnvReplacements, EnvProcess = join.EnvSpares, join.EnvReplaced, join.EnvProcess // ISTHMUS_SPARES, _REPLACEMENTS, _PROCESS
 
 	EnvReport = "ISTHMUS_REPORT" // where Finalize writes the links: a file to append to, or a directory
 )

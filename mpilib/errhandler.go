@@ -53,7 +53,7 @@ func (c *Comm) raise(err error) error {
 
 // called adds the name of the call to err and passes it to the communicator's error handler.
 func (c *Comm) called(name string, err error) error {
-	c.leaves()
+	c.callEnded()
 	if err != nil {
 		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.core.Rank, c.world.watch.Line(), err))
 	}

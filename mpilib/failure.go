@@ -68,8 +68,8 @@ func (c *Comm) AckFailed(n int) (int, error) { return c.core.Acknowledge(n), nil
 // failure blocks.
 func (r *Request) waitOver(ctx context.Context) (Status, error) {
 	r.await(ctx)
-	if r.heldUp() != nil {
-		r.core.GiveUpHeld()
+	if r.blockedBy() != nil {
+		r.core.FailBlocked()
 	}
 	return r.Wait(ctx)
 }

@@ -492,7 +492,7 @@ func TestForeignNote(t *testing.T) {
 			return err
 		}
 		if c.Rank() == 1 {
-			if err := c.world.engine.SendNote(0, c.core.Context, agree.Message{Kind: agree.Tell, Seq: 9}.Append(nil)); err != nil {
+			if err := c.world.engine.SendNote(0, c.core.Context, agree.Message{Kind: agree.Answer, Seq: 9}.Append(nil)); err != nil {
 				return err
 			}
 			return knows(ctx, c, 0)

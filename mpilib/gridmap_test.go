@@ -21,10 +21,10 @@ func TestTopologyColours(t *testing.T) {
 			return err
 		}
 		for level, want := range map[Level][]int{
-			LevelGrid: {0, 0, 0, 0, 0, 0},
-			LevelSite: {0, 0, 1, 0, 1, 1},
-			LevelNode: {0, 1, 2, 0, 2, 2}, // each site has its own node n1
-			levels:    {Undefined, Undefined, Undefined, Undefined, Undefined, Undefined},
+			LevelGrid:     {0, 0, 0, 0, 0, 0},
+			LevelSite:     {0, 0, 1, 0, 1, 1},
+			LevelNode:     {0, 1, 2, 0, 2, 2}, // each site has its own node n1
+			LevelNode + 1: {Undefined, Undefined, Undefined, Undefined, Undefined, Undefined},
 		} {
 			for r, colour := range want {
 				if got := topo.Colour(r, level); got != colour {

@@ -2,21 +2,15 @@ package mpilib
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/info"
 )
 
 // Info is a list of keys with values, in the order in which the keys were
 // first set (MPI-4.1, chapter 10). A nil Info is empty (MPI_INFO_NULL). Safe
 // for concurrent use.
-type Info struct {
-	mu    sync.Mutex
-	pairs []pair
-}
-
-type pair struct{ key, value string }
+type Info = info.List
 
 // NewInfo returns an Info of pairs of a key and a value.
 func NewInfo(keysAndValues ...string) (*Info, error) {
@@ -30,75 +24,6 @@ func NewInfo(keysAndValues ...string) (*Info, error) {
 		}
 	}
 	return i, nil
-}
-
-// Set sets the value of key (MPI_Info_set). Keys are not empty and are case-sensitive.
-func (i *Info) Set(key, value string) error {
-	if key == "" {
-		return fmt.Errorf("mpilib: Info.Set: %w: the key is empty", ErrArg)
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if at := i.index(key); at >= 0 {
-		i.pairs[at].value = value
-		return nil
-	}
-	i.pairs = append(i.pairs, pair{key, value})
-	return nil
-}
-
-// Get returns the value of key and whether it is set (MPI_Info_get_string).
-func (i *Info) Get(key string) (value string, ok bool) {
-	if i == nil {
-		return "", false
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if at := i.index(key); at >= 0 {
-		return i.pairs[at].value, true
-	}
-	return "", false
-}
-
-// Delete removes key and reports whether it was set (MPI_Info_delete).
-func (i *Info) Delete(key string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	at := i.index(key)
-	if at < 0 {
-		return false
-	}
-	i.pairs = slices.Delete(i.pairs, at, at+1)
-	return true
-}
-
-// Keys returns the keys in their order (MPI_Info_get_nkeys, MPI_Info_get_nthkey). The caller owns
-// the slice.
-func (i *Info) Keys() []string {
-	if i == nil {
-		return nil
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	keys := make([]string, len(i.pairs))
-	for n, p := range i.pairs {
-		keys[n] = p.key
-	}
-	return keys
-}
-
-// Dup returns a copy with the same order (MPI_Info_dup).
-func (i *Info) Dup() *Info {
-	if i == nil {
-		return new(Info)
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return &Info{pairs: slices.Clone(i.pairs)}
-}
-
-func (i *Info) index(key string) int {
-	return slices.IndexFunc(i.pairs, func(p pair) bool { return p.key == key })
 }
 
 // The hints by which a program asserts not to do something on a communicator (MPI-4.1, section
@@ -139,10 +64,10 @@ func (c *Comm) SetInfo(info *Info) error {
 func (c *Comm) GetInfo() *Info {
 	info := new(Info)
 	for bit, key := range comm.HintKeys() {
-		info.pairs = append(info.pairs, pair{key, fmt.Sprint(c.core.Hints.Load()&(1<<bit) != 0)})
+		info.Set(key, fmt.Sprint(c.core.Hints.Load()&(1<<bit) != 0))
 	}
 	if forced := c.core.Forced(); forced != "" {
-		info.pairs = append(info.pairs, pair{HintColl, forced})
+		info.Set(HintColl, forced)
 	}
 	return info
 }

@@ -233,7 +233,7 @@ func TestIntercommMisuse(t *testing.T) {
 		if c.Rank() >= 2 {
 			want = "the other group gave bad arguments"
 			if c.Rank() == 3 {
-				want = "rank 0, which talks to the other group, failed"
+				want = "rank 0, the leader of this group, failed"
 			}
 		}
 		if err := expect(err, ErrMismatch, "IntercommCreate on "+half.Name(), want); err != nil {
@@ -265,7 +265,7 @@ func TestIntercommSidesDiffer(t *testing.T) {
 		} else {
 			_, err = inter.Merge(ctx, true)
 		}
-		want := "rank 0, which talks to the other group, failed"
+		want := "rank 0, the leader of this group, failed"
 		if inter.Rank() == 0 {
 			want = map[bool]string{true: "the other group calls Merge and this one Dup", false: "the other group calls Dup and this one Merge"}[c.Rank() < 2]
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/gridmap"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
@@ -16,13 +17,8 @@ const EnvGroups = jobgroups.Env
 const PsetGroup = "isthmus://GROUP/"
 
 // JobGroup is a group of the job: a part of the world's ranks that got a name when the job was
-// started, because it has a different task or different requirements. Ranks of a group are
-// consecutive. It differs from Group, which is any set of processes.
-type JobGroup struct {
-	Name  string `json:"name"`
-	First int    `json:"first"` // its first rank in the world
-	Count int    `json:"count"`
-}
+// started. It differs from Group, which is any set of processes.
+type JobGroup = gridmap.JobGroup
 
 // WithGroups sets the job's groups to text, in the format of EnvGroups, for programs that do not
 // use the environment and for tests.

@@ -1,11 +1,6 @@
 package mpilib
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -54,11 +49,11 @@ func (w *World) Links() []LinkInfo {
 		case p.Reason != nil:
 			info.Reason = joined(info.Reason, "not through shared memory: "+p.Reason.Error())
 		}
-		if w.comms.here.Name != "" {
-			info.Node = w.comms.here.String()
+		if w.comms.node.Name != "" {
+			info.Node = w.comms.node.Key()
 		}
 		if path.Peer.Name != "" {
-			info.PeerNode = path.Peer.String()
+			info.PeerNode = path.Peer.Key()
 		}
 		infos = append(infos, info)
 	}
@@ -70,31 +65,3 @@ func joined(reasons ...string) string {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// writeReport writes the links as JSON, one object per line: to the file rank-N.json if name is a
-// directory, and otherwise appended to the file name, in one write, so that all ranks of a machine
-// may share it.
-func writeReport(name string, rank int, links []LinkInfo) error {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	for _, l := range links {
-		if err := enc.Encode(l); err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
-	}
-	if info, err := os.Stat(name); err == nil && info.IsDir() {
-		name = filepath.Join(name, fmt.Sprintf("rank-%d.json", rank))
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	_, err = f.Write(out.Bytes())
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
-}

@@ -22,13 +22,14 @@ import (
 // A meeting is a simple replacement of helpers, frontals and a broker for the ranks of a test's
 // world; its proxy is a real one.
 type meeting struct {
-	t     *testing.T
-	way   way
-	dir   string // for sockets of the node
-	key   ticket.Key
-	proxy string // its address
-	slow  *slowness
-	fuse  *fuse // may kill a process
+	t      *testing.T
+	way    way
+	dir    string // for sockets of the node
+	key    ticket.Key
+	proxy  string // its address
+	slow   *slowness
+	fuse   *fuse // may kill a process
+	stalls []*stall
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -149,6 +150,11 @@ func (r *member) came(c overlay.Carrier) {
 func (r *member) carrier(c net.Conn, t overlay.Technique, peer int) overlay.Carrier {
 	if u := r.at.fuse; u != nil && u.victim == int(r.self.Rank) {
 		c = mortal{c, u}
+	}
+	for _, s := range r.at.stalls {
+		if s.from == int(r.self.Rank) && s.to == peer {
+			c = &stalled{c, s}
+		}
 	}
 	made := overlay.Carrier{Conn: c, Path: overlay.Path{Technique: t, Reason: "a test's"}}
 	if places := r.at.way.places; places != nil {

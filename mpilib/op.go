@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/reduction"
 )
 
 // Op identifies a reduction for elements of type T. Pass one of this package's by name,
@@ -40,94 +41,34 @@ type (
 )
 
 // Sum adds.
-func Sum[T Number]() Operator[T] {
-	return Operator[T]{"sum", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] = v + inout[i]
-		}
-	}}
-}
+func Sum[T Number]() Operator[T] { return Operator[T]{"sum", true, reduction.Sum[T]} }
 
 // Prod multiplies.
-func Prod[T Number]() Operator[T] {
-	return Operator[T]{"prod", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] = v * inout[i]
-		}
-	}}
-}
+func Prod[T Number]() Operator[T] { return Operator[T]{"prod", true, reduction.Prod[T]} }
 
 // Min takes the least element. A NaN on any rank gives NaN.
-func Min[T cmp.Ordered]() Operator[T] {
-	return Operator[T]{"min", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] = min(v, inout[i])
-		}
-	}}
-}
+func Min[T cmp.Ordered]() Operator[T] { return Operator[T]{"min", true, reduction.Min[T]} }
 
 // Max takes the greatest element. A NaN on any rank gives NaN.
-func Max[T cmp.Ordered]() Operator[T] {
-	return Operator[T]{"max", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] = max(v, inout[i])
-		}
-	}}
-}
+func Max[T cmp.Ordered]() Operator[T] { return Operator[T]{"max", true, reduction.Max[T]} }
 
 // LAnd is true where all ranks' elements are.
-func LAnd[T ~bool]() Operator[T] {
-	return Operator[T]{"land", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] = v && inout[i]
-		}
-	}}
-}
+func LAnd[T ~bool]() Operator[T] { return Operator[T]{"land", true, reduction.LAnd[T]} }
 
 // LOr is true where some rank's element is.
-func LOr[T ~bool]() Operator[T] {
-	return Operator[T]{"lor", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] = v || inout[i]
-		}
-	}}
-}
+func LOr[T ~bool]() Operator[T] { return Operator[T]{"lor", true, reduction.LOr[T]} }
 
 // LXor is true where an odd number of ranks' elements are.
-func LXor[T ~bool]() Operator[T] {
-	return Operator[T]{"lxor", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] = v != inout[i]
-		}
-	}}
-}
+func LXor[T ~bool]() Operator[T] { return Operator[T]{"lxor", true, reduction.LXor[T]} }
 
 // BAnd is the bitwise and.
-func BAnd[T Integer]() Operator[T] {
-	return Operator[T]{"band", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] &= v
-		}
-	}}
-}
+func BAnd[T Integer]() Operator[T] { return Operator[T]{"band", true, reduction.BAnd[T]} }
 
 // BOr is the bitwise or.
-func BOr[T Integer]() Operator[T] {
-	return Operator[T]{"bor", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] |= v
-		}
-	}}
-}
+func BOr[T Integer]() Operator[T] { return Operator[T]{"bor", true, reduction.BOr[T]} }
 
 // BXor is the bitwise exclusive or.
-func BXor[T Integer]() Operator[T] {
-	return Operator[T]{"bxor", true, func(inout, in []T) {
-		for i, v := range in {
-			inout[i] ^= v
-		}
-	}}
-}
+func BXor[T Integer]() Operator[T] { return Operator[T]{"bxor", true, reduction.BXor[T]} }
 
 // reduction is op over raw memory.
 func (op Op[T]) reduction() calls.Reduction {

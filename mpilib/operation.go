@@ -52,5 +52,5 @@ func (r *Request) failed() error {
 	return err
 }
 
-// errNoCancel is the error for cancelling a collective call.
-var errNoCancel = errors.New("a collective call cannot be cancelled; wait for it, or Wait with a context that is done to give it up")
+// errNoCancel is the error for cancelling anything but one send or receive.
+var errNoCancel = errors.New("only a send or a receive can be cancelled; wait for it, or Wait with a context that is done to give it up")

@@ -71,9 +71,9 @@ func forcedBy(info *Info) (list string, given bool, err error) {
 	return list, given, nil
 }
 
-// hints returns the hints of i for a new communicator, and the algorithms that it forces.
-func (i *Info) hints() (comm.Hints, string, error) {
-	hints, err := comm.Hints(0).With(i.Get)
-	list, _, listErr := forcedBy(i)
+// hintsOf returns the hints of info for a new communicator, and the algorithms that it forces.
+func hintsOf(info *Info) (comm.Hints, string, error) {
+	hints, err := comm.Hints(0).With(info.Get)
+	list, _, listErr := forcedBy(info)
 	return hints, list, mpi.FirstOf(err, listErr)
 }

@@ -22,8 +22,8 @@ func PartOf[T Elem](buf []T) Part { return Part{buffer.PartOf(buf)} }
 // MPI's calls). All of them must lie within buf. buf's own type does not matter.
 func PartAs[T Elem](buf []T, count int, t *Datatype) Part { return PartAt(buf, 0, count, t) }
 
-// PartAt is PartAs with displacements, which may then be negative, from the first
-// byte of buf[origin].
+// PartAt is PartAs with displacements from the first byte of buf[origin], which may lie outside of
+// buf: they may be negative, or addresses (MPI_BOTTOM; MPI-5.0, section 5.1.12).
 func PartAt[T Elem](buf []T, origin, count int, t *Datatype) Part {
 	b, err := buffer.View(buf)
 	if err != nil {
@@ -33,7 +33,7 @@ func PartAt[T Elem](buf []T, origin, count int, t *Datatype) Part {
 		return Part{buffer.Part{Err: err}}
 	}
 	size, _ := buffer.Size[T]() // checked by view
-	if origin < 0 || origin > len(buf) {
+	if most := 1 << 62 / max(size, 1); origin < -most || origin > most {
 		return Part{buffer.Part{Err: fmt.Errorf("%w: origin %d of %d elements", ErrArg, origin, len(buf))}}
 	}
 	return Part{buffer.Lay(b, int64(origin)*int64(size), int64(count), t.t, t)}
@@ -130,6 +130,13 @@ func (d *Datatype) PackExternalSize(count int) (int, error) {
 	}
 	return int(n), nil
 }
+
+// PackedSize returns the number of bytes of p's message.
+func (p Part) PackedSize() int { return p.p.Size }
+
+// CopiedTo returns p with its message at the front of memory, which has PackedSize bytes or more: a send of the result needs that
+// memory, and p's own no more.
+func (p Part) CopiedTo(memory []byte) Part { return Part{p.p.CopiedTo(memory)} }
 
 // inner converts the parts to the type of the internal packages.
 func inner(parts []Part) []buffer.Part {

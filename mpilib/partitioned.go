@@ -61,10 +61,10 @@ type watchedPartition struct {
 	what   transfer
 }
 
-func (p watchedPartition) Handle() *engine.Handle    { return p.handle }
-func (p watchedPartition) Transfer() comm.Transfer   { return p.what.watched() }
-func (p watchedPartition) Sighting() *debug.Sighting { return new(debug.Sighting) } // of nothing
-func (p watchedPartition) See(*debug.Sighting)       {}
+func (p watchedPartition) Handle() *engine.Handle            { return p.handle }
+func (p watchedPartition) Transfer() comm.Transfer           { return p.what.watched() }
+func (p watchedPartition) Observation() *debug.Observation   { return new(debug.Observation) } // of nothing
+func (p watchedPartition) SetObservation(*debug.Observation) {}
 
 // inPartitioned adds the name of the call and the transfer to err, and passes it to the error
 // handler.

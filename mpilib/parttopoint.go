@@ -2,7 +2,6 @@ package mpilib
 
 import (
 	"context"
-	"slices"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
@@ -132,14 +131,7 @@ func (c *Comm) Sendrecv(ctx context.Context, send Part, dst, sendtag int, recv P
 
 // SendrecvReplace is the package's SendrecvReplace of a Part.
 func (c *Comm) SendrecvReplace(ctx context.Context, p Part, dst, sendtag, src, recvtag int) (Status, error) {
-	out := p
-	if p.p.Err == nil {
-		out.p.Message, out.p.Pieces = p.p.Packed(), false
-		if !p.p.Pieces {
-			out.p.Message = slices.Clone(out.p.Message)
-		}
-	}
-	return c.Sendrecv(ctx, out, dst, sendtag, p, src, recvtag)
+	return c.Sendrecv(ctx, Part{p.p.Copied()}, dst, sendtag, p, src, recvtag)
 }
 
 // SendInit is the package's SendInit of a Part.

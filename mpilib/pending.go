@@ -3,6 +3,9 @@ package mpilib
 import (
 	"context"
 	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/points"
 )
 
 // Pending is a nonblocking call that creates an object. Safe for concurrent use.
@@ -42,7 +45,7 @@ func (p *Pending[T]) Wait(ctx context.Context) (T, error) {
 		case <-p.done:
 		case <-ctx.Done():
 			var none T
-			return none, p.comm.called(p.name, fmt.Errorf("not complete: %w", ctx.Err()))
+			return none, p.comm.called(p.name, engine.Expired(p.comm.world.engine, fmt.Errorf("not complete: %w", ctx.Err())))
 		}
 	}
 	return p.result, p.comm.called(p.name, p.err)
@@ -51,7 +54,7 @@ func (p *Pending[T]) Wait(ctx context.Context) (T, error) {
 // Test reports whether the call is complete, and if so Wait's result.
 func (p *Pending[T]) Test() (result T, done bool, err error) {
 	if w := p.comm.world; w.replicated() {
-		found, err := w.indices(context.Background(), pointPending, func() ([]int, error) {
+		found, err := points.Indices(w.engine, points.Pending, func() ([]int, error) {
 			select {
 			case <-p.done:
 				return []int{0}, nil
@@ -72,4 +75,15 @@ func (p *Pending[T]) Test() (result T, done bool, err error) {
 	default:
 		return result, false, nil
 	}
+}
+
+// Request returns a Request of the call, to be waited for together with others, after which take has got the result.
+func (p *Pending[T]) Request(take func(T, error)) *Request {
+	q := newRequest(transfer{comm: p.comm, call: p.name})
+	p.comm.world.engine.BeginTask(&q.core, func(error) {})
+	end := func() { <-p.done; take(p.result, p.err); q.core.Finish(p.err) }
+	if !p.comm.world.calls.Start(end) {
+		end() // after Finalize, no call is pending
+	}
+	return q
 }

@@ -27,7 +27,7 @@ func WithPlaces(where func(rank int) (site, node string)) Option {
 
 // Place returns where this process runs, according to its helper or WithPlace. It is zero without
 // either; then all processes are on one node of one site.
-func (w *World) Place() overlay.NodeID { return w.comms.here }
+func (w *World) Place() overlay.NodeID { return w.comms.node }
 
 // Places returns where each rank of c runs. It is a collective call.
 func (c *Comm) Places(ctx context.Context) ([]overlay.NodeID, error) {
@@ -56,7 +56,7 @@ const (
 // named after the group, and all get nil in a job without groups. info gives hints. It is a
 // collective call.
 func (c *Comm) SplitType(ctx context.Context, split SplitType, key int, info *Info) (*Comm, error) {
-	hints, list, err := info.hints()
+	hints, list, err := hintsOf(info)
 	t := settle.Terms{Kind: settle.SplitType, Fault: err}
 	t.Args[0], t.Args[1] = settle.List("hint "+HintColl, list), settle.List(EnvGroups, c.world.config.layout)
 	n, err := c.core.SplitType(ctx, t, int(split), key, c.world.config.layout)

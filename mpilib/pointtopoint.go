@@ -7,6 +7,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/points"
 )
 
 // Send sends buf to rank dst of comm and returns when buf may be reused (MPI_Send). The message may
@@ -192,16 +193,22 @@ func Sendrecv[T, U Elem](ctx context.Context, comm *Comm, sendbuf []T, dst, send
 
 // both waits for a receive and a send, and returns the status of the receive.
 func both(ctx context.Context, in, out *Request) (Status, error) {
-	if in.err != nil || out.err != nil { // one was not started: the other might wait forever
-		for _, r := range []*Request{in, out} {
-			if !r.unstarted {
-				r.core.Cancel()
-			}
-		}
-	}
+	cancelUnpaired(in, out)
 	st, inErr := in.waitOver(ctx)
 	_, outErr := out.Wait(ctx)
 	return st, errors.Join(inErr, outErr)
+}
+
+// cancelUnpaired cancels a receive or a send if the other one was not started: it might wait forever.
+func cancelUnpaired(in, out *Request) {
+	if in.err == nil && out.err == nil {
+		return
+	}
+	for _, r := range []*Request{in, out} {
+		if !r.unstarted {
+			r.core.Cancel()
+		}
+	}
 }
 
 // SendrecvReplace is Sendrecv with one buffer, whose contents the received message replaces
@@ -256,7 +263,7 @@ func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) 
 	var m engine.Matched
 	var err error
 	if c.world.replicated() {
-		m, _, err = probeReplicated(ctx, c, c.core.Global(src), tag, take, true)
+		m, _, err = points.Search{Comm: &c.core.Core, Src: c.core.Global(src), Tag: tag, Take: take, Waits: true}.Message(ctx, c.world.engine)
 	} else {
 		m, err = c.world.engine.Probe(ctx, c.core.Senders(), c.core.Context, c.core.Global(src), tag, take)
 	}
@@ -278,7 +285,7 @@ func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, erro
 	var ok bool
 	var err error
 	if c.world.replicated() {
-		m, ok, err = probeReplicated(context.Background(), c, c.core.Global(src), tag, take, false)
+		m, ok, err = points.Search{Comm: &c.core.Core, Src: c.core.Global(src), Tag: tag, Take: take}.Message(context.Background(), c.world.engine)
 	} else {
 		m, ok, err = c.world.engine.Iprobe(c.core.Senders(), c.core.Context, c.core.Global(src), tag, take)
 	}

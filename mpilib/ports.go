@@ -14,7 +14,7 @@ import (
 func (w *World) OpenPort(ctx context.Context) (string, error) {
 	port, err := "", w.unreplicated(reasonJobs)
 	if err == nil {
-		port, err = w.guests.OpenPort(ctx)
+		port, err = w.otherJobs.OpenPort(ctx)
 	}
 	if err != nil {
 		return "", fmt.Errorf("mpilib: OpenPort, rank %d of the world: %w", w.engine.Rank(), err)
@@ -26,7 +26,7 @@ func (w *World) OpenPort(ctx context.Context) (string, error) {
 // Accept (MPI_Close_port; MPI-4.1, section 11.9.2). Existing connections stay. So does a name under
 // which it was published: withdraw it with UnpublishName.
 func (w *World) ClosePort(port string) error {
-	if err := w.guests.ClosePort(port); err != nil {
+	if err := w.otherJobs.ClosePort(port); err != nil {
 		return fmt.Errorf("mpilib: ClosePort, rank %d of the world: %w", w.engine.Rank(), err)
 	}
 	return nil
@@ -42,36 +42,36 @@ func (w *World) ClosePort(port string) error {
 // can look it up and connect. If that is too public, pass on the port's text by other means.
 func (w *World) PublishName(ctx context.Context, service, port string) error {
 	if err := w.unreplicated(reasonJobs); err != nil {
-		return w.aboutName("PublishName", service, err)
+		return w.nameError("PublishName", service, err)
 	}
-	return w.aboutName("PublishName", service, w.guests.Publish(ctx, service, port))
+	return w.nameError("PublishName", service, w.otherJobs.Publish(ctx, service, port))
 }
 
 // UnpublishName withdraws a name that this process has published; ErrService if it has not
 // (MPI_Unpublish_name; MPI-4.1, section 11.9.4).
 func (w *World) UnpublishName(ctx context.Context, service string) error {
-	return w.aboutName("UnpublishName", service, w.guests.Unpublish(ctx, service))
+	return w.nameError("UnpublishName", service, w.otherJobs.Unpublish(ctx, service))
 }
 
 // LookupName returns the port that was published under a name; ErrName at once if there is none
 // (MPI_Lookup_name; MPI-4.1, section 11.9.4). The error says so if the publishing process has died.
 func (w *World) LookupName(ctx context.Context, service string) (port string, err error) {
 	if err = w.unreplicated(reasonJobs); err == nil {
-		port, err = w.guests.Lookup(ctx, service)
+		port, err = w.otherJobs.Lookup(ctx, service)
 	}
-	return port, w.aboutName("LookupName", service, err)
+	return port, w.nameError("LookupName", service, err)
 }
 
 // AwaitName is LookupName that waits until the name is published or ctx is done:
 // then it fails with ErrName.
 func (w *World) AwaitName(ctx context.Context, service string) (port string, err error) {
 	if err = w.unreplicated(reasonJobs); err == nil {
-		port, err = w.guests.Await(ctx, service)
+		port, err = w.otherJobs.Await(ctx, service)
 	}
-	return port, w.aboutName("AwaitName", service, err)
+	return port, w.nameError("AwaitName", service, err)
 }
 
-func (w *World) aboutName(call, service string, err error) error {
+func (w *World) nameError(call, service string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/milestone"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/points"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 )
 
@@ -22,23 +25,6 @@ import (
 
 // ErrReplicated is the error of calls that ranks with replicas cannot make.
 var ErrReplicated = mpi.ErrReplicated
-
-// The kinds of points. A call that waits and one that does not differ in what they may decide: with one kind for both, a
-// Mprobe could repeat that an Improbe of another replica's found nothing.
-const (
-	pointTest = 1 + iota
-	pointWaitany
-	pointTestany
-	pointWaitsome
-	pointTestsome
-	pointTestall
-	pointProbe
-	pointIprobe
-	pointNow
-	pointRand
-	pointPending
-	pointDecide
-)
 
 // Replicas returns how many processes each rank has, 1 without replication, and Replica which of them this is, from 0. All of
 // them run the program: what depends on Replica must not be sent.
@@ -55,22 +41,14 @@ func (cfg *config) replication() engine.Replication {
 	p := cfg.place
 	var expelled func()
 	if cfg.connector == nil {
-		expelled = endExpelled
+		expelled = join.EndExpelled
 	}
 	return engine.Replication{
 		Expelled: expelled,
-		Replica:  p.Replica, Replicas: p.Replicas, Table: p.Table, SendDeterministic: p.SendDeterministic,
+		Replica:  p.Replica, Replicas: p.Replicas, Newcomers: p.Newcomers, Number: p.Number, Table: p.Table, SendDeterministic: p.SendDeterministic,
+		Kinds: points.Names, Line: func() string { return debug.CurrentCallsite().Line() },
 		InOrder: func(context uint32) bool { return context%comm.ContextsPerComm == comm.PointToPoint },
 	}
-}
-
-// endExpelled ends the process as a signal would, which the launcher takes for the loss of this replica. An exit status
-// would count as the program's own and end the job.
-func endExpelled() {
-	if self, err := os.FindProcess(os.Getpid()); err == nil && self.Kill() == nil {
-		select {} // until the signal arrives
-	}
-	os.Exit(128 + 9)
 }
 
 // readReplicas completes the config of a rank with replicas.
@@ -78,6 +56,7 @@ func (cfg *config) readReplicas() error {
 	if r := cfg.replicas; r.Replicas > 1 && cfg.connector != nil {
 		p := *cfg.place
 		p.Replica, p.Replicas, p.Table, p.SendDeterministic = r.Replica, r.Replicas, r.Table, r.SendDeterministic
+		p.Newcomers, p.Number = r.Newcomers, r.Number
 		cfg.place = &p
 	}
 	if cfg.place.Replicas <= 1 {
@@ -102,18 +81,31 @@ func (w *World) unreplicated(why string) error {
 // environment says how many there are.
 func WithReplicas(n int) Option { return func(cfg *config) { cfg.replicas.Replicas = n } }
 
-// The reasons why calls are refused.
+// WithReplica makes a process that joins by WithConnector the given one of so many replicas of its rank, from 0: process
+// replica*size + rank of the job, as the connector numbers it. primary chooses that table; see EnvReplicaTable.
+func WithReplica(which, replicas int, primary bool) Option {
+	table := map[bool]replica.Table{true: replica.Primary}[primary] // or Parallel
+	return func(cfg *config) { cfg.replicas = join.Place{Replica: which, Replicas: replicas, Table: table} }
+}
+
+// ReplicaTraffic counts what a process has sent as a replica, since Init.
+type ReplicaTraffic = replica.Traffic
+
+// ReplicaTraffic returns the counters of this process, which are zero if ranks have no replicas.
+func (w *World) ReplicaTraffic() ReplicaTraffic { return engine.TrafficOf(w.engine) }
+
+// The reasons why calls are refused, and what to do.
 const (
-	reasonFailures   = "replicas learn of the loss of a rank at different times"
-	reasonJobs       = "another job would connect with each replica"
-	reasonPartitions = "which partitions have arrived differs between replicas"
-	reasonCancel     = "whether it is in time differs between replicas"
+	reasonFailures   = "replicas learn of the loss of a rank at different times; give the ranks more replicas, or none to handle losses yourself"
+	reasonJobs       = "another job would connect with each replica; run the job that connects without replicas"
+	reasonPartitions = "which partitions have arrived differs between replicas; Wait for all of them"
+	reasonCancel     = "whether it is in time differs between replicas; let the transfer complete"
 )
 
 // Decide returns what choose returns, at most 65535 bytes; in ranks with replicas what it returns in one of them, so that all have the same:
 // a measured time, or what a file says that others may find changed. All replicas of a rank call it, in the same order among such calls.
 func (w *World) Decide(ctx context.Context, choose func() []byte) ([]byte, error) {
-	text, err := w.engine.Point(ctx, pointDecide, func() string {
+	text, err := w.engine.Point(ctx, points.Decide, func() string {
 		if b := choose(); len(b) <= maxDecided {
 			return "0" + string(b)
 		}
@@ -131,9 +123,25 @@ func (w *World) Decide(ctx context.Context, choose func() []byte) ([]byte, error
 // maxDecided leaves room for what Decide adds.
 const maxDecided = replica.MaxData - 1
 
+// Milestone is called at places from which the program could go on with the bytes that save returns, by all processes in the
+// same order, first right after Init. Mostly it returns at once. When a process has come in place of a lost replica (`isthmus run --replicas
+// 2 --replace 1`), all wait at one of them: save is called in another replica of that rank, and load in the new process, which goes on from
+// there. Neither may call the library. What the program printed before must have been written then: save flushes buffers. The program must then have no communicators but the first ones, no requests, and no
+// messages that it has not received (ErrReplicated). Without replicas Milestone does nothing.
+func (w *World) Milestone(ctx context.Context, save func() ([]byte, error), load func([]byte) error) error {
+	if !w.replicated() {
+		return nil
+	}
+	p := milestone.Program{World: &w.calls, Predefined: []*calls.Comm{&w.comm.core, &w.comms.self.core}, Save: save, Load: load, Marks: w.config.place.Marks}
+	if err := p.Come(ctx); err != nil {
+		return fmt.Errorf("mpilib: Milestone: %w", err)
+	}
+	return nil
+}
+
 // Now returns the time; in ranks with replicas the same one in all of them, which time.Now is not.
 func (w *World) Now(ctx context.Context) (time.Time, error) {
-	text, err := w.engine.Point(ctx, pointNow, func() string { return strconv.FormatInt(time.Now().UnixNano(), 10) })
+	text, err := w.engine.Point(ctx, points.Now, func() string { return strconv.FormatInt(time.Now().UnixNano(), 10) })
 	if err != nil {
 		return time.Time{}, fmt.Errorf("mpilib: Now: %w", err)
 	}
@@ -144,7 +152,7 @@ func (w *World) Now(ctx context.Context) (time.Time, error) {
 // Rand returns a source of random numbers, seeded anew by each call; in ranks with replicas it yields the same numbers in
 // all of them. Other ranks get other numbers. Not safe for concurrent use.
 func (w *World) Rand(ctx context.Context) (*rand.Rand, error) {
-	text, err := w.engine.Point(ctx, pointRand, func() string {
+	text, err := w.engine.Point(ctx, points.Rand, func() string {
 		var seed [32]byte
 		cryptorand.Read(seed[:])
 		return string(seed[:])
@@ -155,25 +163,20 @@ func (w *World) Rand(ctx context.Context) (*rand.Rand, error) {
 	return rand.New(rand.NewChaCha8([32]byte([]byte(text)))), nil
 }
 
-// replicatedWorld returns the world of requests whose rank has replicas, or nil.
+// replicatedWorld returns the world of requests whose rank has replicas, or nil. A process has the same replicas in each of its
+// worlds that has any, so one of them decides for all.
 func replicatedWorld(requests ...*Request) *World {
 	for _, r := range requests {
-		if r != nil {
-			if w := r.transfer().comm.world; w.replicated() {
-				return w
-			}
-			return nil
+		if r != nil && r.comm.world.replicated() {
+			return r.comm.world
 		}
 	}
 	return nil
 }
 
-// failure begins what a replica decides that has found an error.
-const failure = "error: "
-
 // testReplicated is Test: one replica looks, and where it finds the request complete the others wait for it.
 func (w *World) testReplicated(r *Request) (st Status, done bool, err error) {
-	found, err := w.indices(context.Background(), pointTest, func() ([]int, error) { return complete(r), nil })
+	found, err := points.Indices(w.engine, points.Test, func() ([]int, error) { return complete(r), nil })
 	if err != nil || len(found) == 0 {
 		return Status{}, false, err
 	}
@@ -184,46 +187,16 @@ func (w *World) testReplicated(r *Request) (st Status, done bool, err error) {
 // complete returns the indices of the requests that are complete, or held up.
 func complete(requests ...*Request) (all []int) {
 	for i, r := range requests {
-		if r != nil && (r.unstarted || r.core.Done() || r.heldUp() != nil) {
+		if r != nil && (r.isDone() || r.blockedBy() != nil) {
 			all = append(all, i)
 		}
 	}
 	return all
 }
 
-// indices returns which requests one replica has found, or in all of them the error of that one.
-func (w *World) indices(ctx context.Context, kind uint8, find func() ([]int, error)) (all []int, err error) {
-	var failed error
-	text, err := w.engine.Point(ctx, kind, func() string {
-		var found []int
-		if found, failed = find(); failed != nil {
-			return failure + failed.Error()
-		}
-		var b strings.Builder
-		for _, i := range found {
-			fmt.Fprintf(&b, "%d ", i)
-		}
-		return b.String()
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return nil, fmt.Errorf("mpilib: replicas: %w", err)
-	}
-	if why, ok := strings.CutPrefix(text, failure); ok {
-		return nil, fmt.Errorf("mpilib: replicas: another one decides, and found: %s", why)
-	}
-	for _, field := range strings.Fields(text) {
-		i, err := strconv.Atoi(field)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, i)
-	}
-	return all, nil
-}
-
 // waitanyReplicated is Waitany.
 func (w *World) waitanyReplicated(ctx context.Context, requests []*Request) (int, Status, error) {
-	found, err := w.indices(ctx, pointWaitany, func() ([]int, error) {
+	found, err := points.Indices(w.engine, points.Waitany, func() ([]int, error) {
 		i, err := waitAny(ctx, requests)
 		if i == Undefined {
 			return nil, err
@@ -233,17 +206,17 @@ func (w *World) waitanyReplicated(ctx context.Context, requests []*Request) (int
 	if err != nil || len(found) == 0 {
 		return Undefined, emptyStatus, err
 	}
-	st, err := requests[found[0]].Wait(ctx)
+	st, err := requests[found[0]].Wait(context.Background())
 	return found[0], st, err
 }
 
 // someReplicated is Waitsome and Testsome.
 func (w *World) someReplicated(ctx context.Context, waits bool, requests []*Request) ([]int, []Status, error) {
-	kind := uint8(pointTestsome)
+	kind := points.Testsome
 	if waits {
-		kind = pointWaitsome
+		kind = points.Waitsome
 	}
-	found, err := w.indices(ctx, kind, func() ([]int, error) {
+	found, err := points.Indices(w.engine, kind, func() ([]int, error) {
 		if waits {
 			if i, err := waitAny(ctx, requests); err != nil || i == Undefined {
 				return nil, err
@@ -257,7 +230,7 @@ func (w *World) someReplicated(ctx context.Context, waits bool, requests []*Requ
 	var statuses []Status
 	var errs []error
 	for _, i := range found {
-		st, err := requests[i].Wait(ctx)
+		st, err := requests[i].Wait(context.Background())
 		statuses, errs = append(statuses, st), append(errs, err)
 	}
 	return found, statuses, errors.Join(errs...)
@@ -265,7 +238,7 @@ func (w *World) someReplicated(ctx context.Context, waits bool, requests []*Requ
 
 // testanyReplicated is Testany.
 func (w *World) testanyReplicated(requests []*Request) (int, Status, bool, error) {
-	found, err := w.indices(context.Background(), pointTestany, func() ([]int, error) {
+	found, err := points.Indices(w.engine, points.Testany, func() ([]int, error) {
 		all := complete(requests...)
 		return all[:min(1, len(all))], nil
 	})
@@ -278,7 +251,7 @@ func (w *World) testanyReplicated(requests []*Request) (int, Status, bool, error
 
 // testallReplicated is Testall.
 func (w *World) testallReplicated(requests []*Request) ([]Status, bool, error) {
-	found, err := w.indices(context.Background(), pointTestall, func() ([]int, error) {
+	found, err := points.Indices(w.engine, points.Testall, func() ([]int, error) {
 		for _, r := range requests {
 			if r != nil && len(complete(r)) == 0 {
 				return nil, nil
@@ -291,41 +264,4 @@ func (w *World) testallReplicated(requests []*Request) ([]Status, bool, error) {
 	}
 	statuses, err := Waitall(context.Background(), requests...)
 	return statuses, true, err
-}
-
-// foundReplicated returns the source, a world rank, and the tag of the message that one replica has found.
-func foundReplicated(ctx context.Context, c *Comm, src, tag int, waits bool) (source, sent int, ok bool, err error) {
-	e := c.world.engine
-	kind := uint8(pointIprobe)
-	if waits {
-		kind = pointProbe
-	}
-	found, err := c.world.indices(ctx, kind, func() ([]int, error) {
-		var m engine.Matched
-		ok, err := true, error(nil)
-		if waits {
-			m, err = e.Probe(ctx, c.core.Senders(), c.core.Context, src, tag, false)
-		} else {
-			m, ok, err = e.Iprobe(c.core.Senders(), c.core.Context, src, tag, false)
-		}
-		if err != nil || !ok {
-			return nil, err
-		}
-		return []int{m.Result().Source, m.Result().Tag}, nil
-	})
-	if err != nil || len(found) != 2 {
-		return 0, 0, false, err
-	}
-	return found[0], found[1], true, nil
-}
-
-// probeReplicated is a probe from src, a world rank or AnySource, that waits or does not.
-func probeReplicated(ctx context.Context, c *Comm, src, tag int, take, waits bool) (m engine.Matched, ok bool, err error) {
-	if !waits || src == AnySource {
-		if src, tag, ok, err = foundReplicated(ctx, c, src, tag, waits); err != nil || !ok {
-			return m, false, err
-		}
-	}
-	m, err = c.world.engine.Probe(ctx, c.core.Senders(), c.core.Context, src, tag, take)
-	return m, err == nil, err
 }

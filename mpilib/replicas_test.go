@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -314,6 +316,81 @@ func TestReplicatedWaits(t *testing.T) {
 	}
 }
 
+// A Waitany whose time is over is so in all replicas of a rank, though one has no such bound, and finds nothing in them.
+func TestReplicatedWaitExpires(t *testing.T) {
+	for _, table := range tables {
+		TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+			if c.Rank() == 1 {
+				if _, err := Recv(ctx, c, []int{0}, 0, 1); err != nil {
+					return err
+				}
+				return Send(ctx, c, []int{7}, 0, 0)
+			}
+			brief, cancel := context.WithTimeout(ctx, time.Duration(1+9*c.World().Replica())*time.Millisecond)
+			defer cancel()
+			got := []int{0}
+			r := Irecv(c, got, 1, 0)
+			if _, _, err := Waitany(brief, r); !errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("Waitany: %v", err)
+			}
+			if _, err := c.Probe(brief, AnySource, 0); !errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("Probe: %v", err)
+			}
+			if err := Send(ctx, c, []int{0}, 1, 1); err != nil {
+				return err
+			}
+			if _, err := r.Wait(ctx); err != nil || got[0] != 7 {
+				return fmt.Errorf("got %d, %v", got[0], err)
+			}
+			return nil
+		}, withReplicas(2, table))
+	}
+}
+
+// What replicas would give up at different moments is given up for good: no later call succeeds.
+func TestReplicatedCallExpires(t *testing.T) {
+	for call, give := range map[string]func(context.Context, *Comm) error{
+		"Recv":  func(ctx context.Context, c *Comm) error { return second(Recv(ctx, c, []int{0}, 1, 0)) },
+		"Wait":  func(ctx context.Context, c *Comm) error { return second(Irecv(c, []int{0}, 1, 0).Wait(ctx)) },
+		"Ssend": func(ctx context.Context, c *Comm) error { return Ssend(ctx, c, []int{0}, 1, 0) },
+		"Probe": func(ctx context.Context, c *Comm) error { return second(c.Probe(ctx, 1, 0)) },
+		"Bcast": func(ctx context.Context, c *Comm) error { return Bcast(ctx, c, []int{0}, 1) },
+		"Ibcast": func(ctx context.Context, c *Comm) error {
+			Ibcast(c, []int{0}, 1) // which Bcast waits for, as they are the first
+			return Bcast(ctx, c, []int{0}, 1)
+		},
+		"Idup": func(ctx context.Context, c *Comm) error { return second(c.Idup(context.WithoutCancel(ctx)).Wait(ctx)) },
+	} {
+		t.Run(call, func(t *testing.T) {
+			over := make(chan struct{})
+			var left sync.WaitGroup
+			left.Add(2)
+			go func() { left.Wait(); close(over) }()
+			c := &collected{T: t}
+			TestWorld(c, 2, func(ctx context.Context, c *Comm) error {
+				if c.Rank() == 1 {
+					select {
+					case <-over:
+					case <-ctx.Done(): // the other replica has failed before this one had joined
+					}
+					return nil
+				}
+				defer left.Done()
+				gone, cancel := context.WithTimeout(ctx, time.Millisecond)
+				defer cancel()
+				err := give(gone, c)
+				if ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); !ended || !errors.Is(err, ErrReplicated) {
+					t.Errorf("%v", err) // cancelled is what the other replica's failure does to this test
+				}
+				if err := Send(ctx, c, []int{0}, 1, 5); !errors.Is(err, ErrReplicated) {
+					t.Errorf("then Send: %v", err)
+				}
+				return nil
+			}, withReplicas(2, replica.Parallel), WithConnectTimeout(3*time.Second))
+		})
+	}
+}
+
 // collected is a test whose errors are expected.
 type collected struct {
 	*testing.T
@@ -327,25 +404,33 @@ func (c *collected) Errorf(format string, args ...any) {
 	fmt.Fprintf(&c.text, format+"\n", args...)
 }
 
-// A replica that sends something else is found, and the error says where.
+// A replica that sends something else is found, and the error says where, also in collective calls.
 func TestReplicasDiverge(t *testing.T) {
-	c := &collected{T: t}
-	TestWorld(c, 2, func(ctx context.Context, c *Comm) error {
-		for i := range 300 {
-			var err error
-			if c.Rank() == 0 {
-				err = Send(ctx, c, []int{i * (1 + c.World().Replica())}, 1, 0)
-			} else {
-				_, err = Recv(ctx, c, []int{0}, 0, 0)
-			}
-			if err != nil {
-				return err
-			}
+	send := func(ctx context.Context, c *Comm, data []int) error {
+		if c.Rank() == 0 {
+			return Send(ctx, c, data, 1, 0)
 		}
-		return nil
-	}, withReplicas(2, replica.Parallel))
-	if got := c.text.String(); !strings.Contains(got, "rank 0: replicas ") || !strings.Contains(got, "differ in call 1 to 64: messages of different content (what is sent may depend") {
-		t.Errorf("replicas that send different numbers: %s", got)
+		_, err := Recv(ctx, c, data, 0, 0)
+		return err
+	}
+	_, _, first, _ := runtime.Caller(0) // the calls are at lines before and after this one
+	reduce := func(ctx context.Context, c *Comm, data []int) error {
+		return Allreduce(ctx, c, data, []int{0}, Sum[int])
+	}
+	for line, f := range map[int]func(context.Context, *Comm, []int) error{first - 5: send, first + 2: reduce} {
+		c := &collected{T: t}
+		TestWorld(c, 2, func(ctx context.Context, c *Comm) error {
+			for i := range 300 {
+				if err := f(ctx, c, []int{i * (1 + c.World().Replica())}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, withReplicas(2, replica.Parallel))
+		want := fmt.Sprintf(`rank [01]: replicas \d and \d differ in call \d+( to \d+)?, mpilib/replicas_test\.go:%d: messages of different content \(what is sent may depend`, line)
+		if got := c.text.String(); !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("want %q: %s", want, got)
+		}
 	}
 }
 
@@ -366,7 +451,8 @@ func TestReplicasProbeDifferently(t *testing.T) {
 		_, err := c.Mprobe(ctx, AnySource, 0)
 		return err
 	}, withReplicas(2, replica.Parallel))
-	if got := c.text.String(); !strings.Contains(got, "a point of kind") {
+	got := c.text.String()
+	if !strings.Contains(got, " at point 1, mpilib/replicas_test.go:") || !strings.Contains(got, ": Probe, and in the other Iprobe (") {
 		t.Errorf("a replica called Improbe and the other Mprobe: %s", got)
 	}
 }
@@ -377,10 +463,13 @@ func TestReplicatedRefusals(t *testing.T) {
 		var all []error
 		for call, err := range map[string]error{
 			"Agree": second(c.Agree(ctx, 1)), "Shrink": second(c.Shrink(ctx)), "Revoke": c.Revoke(),
+			"PutTo": second(PutTo[int](c, 1-c.Rank(), 1, 1)), "GetFrom": second(GetFrom[int](c, 1-c.Rank(), 1, 1)),
 			"Accept": second(c.Accept(ctx, "x", 0)), "Connect": second(c.Connect(ctx, "x", 0)),
 			"OpenPort": second(c.World().OpenPort(ctx)), "LookupName": second(c.World().LookupName(ctx, "x")),
+			"AwaitName": second(c.World().AwaitName(ctx, "x")), "PublishName": c.World().PublishName(ctx, "x", "y"), "Ishrink": second(c.Ishrink(ctx).Wait(ctx)),
 		} {
-			if !errors.Is(err, ErrReplicated) || !strings.Contains(err.Error(), call) {
+			why, next, _ := strings.Cut(fmt.Sprint(err), "; ")
+			if !errors.Is(err, ErrReplicated) || !strings.Contains(why, call) || next == "" {
 				all = append(all, fmt.Errorf("%s: %v", call, err))
 			}
 		}

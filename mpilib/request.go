@@ -9,6 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/waitany"
 )
 
 // Request is a pending send, receive or collective call (MPI_Request). It makes progress by itself.
@@ -28,9 +29,10 @@ type Request struct {
 type extra struct {
 	unstarted bool // the operation was not started, because of err, or because there is nothing to do
 	err       error
-	whole     *transfer       // if the Request has no space for it; otherwise nil
-	into      *buffer.Arrival // of a receive into a Part; otherwise nil
-	seen      *debug.Sighting // in debug mode; otherwise nil
+	whole     *transfer          // if the Request has no space for it; otherwise nil
+	into      *buffer.Arrival    // of a receive into a Part; otherwise nil
+	seen      *debug.Observation // in debug mode; otherwise nil
+	paired    *Request           // the send of an Isendrecv, whose receive this is; otherwise nil
 }
 
 // ordinary is shared by all other requests and immutable.
@@ -154,18 +156,18 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 		}
 	}
 	r.await(ctx)
-	if err := r.heldUp(); err != nil {
-		return r.held(err)
+	if err := r.blockedBy(); err != nil {
+		return r.blockedResult(err)
 	}
 	return r.result()
 }
 
-// heldUp returns why a pending receive from any source cannot be waited for, or nil.
-func (r *Request) heldUp() error {
+// blockedBy returns why a pending receive from any source cannot be waited for, or nil.
+func (r *Request) blockedBy() error {
 	if r.peer != AnySource || r.send || r.unstarted {
 		return nil
 	}
-	return r.core.Held()
+	return r.core.BlockedBy()
 }
 
 // await returns when the request is complete, cancelled or blocked.
@@ -177,11 +179,14 @@ func (r *Request) await(ctx context.Context) {
 	default:
 		r.core.Wait(ctx)
 	}
+	if r.paired != nil && r.blockedBy() == nil {
+		r.paired.await(ctx)
+	}
 }
 
-// held is the result of Wait and Test for a request that stays pending but cannot be waited for
+// blockedResult is the result of Wait and Test for a request that stays pending but cannot be waited for
 // because of err.
-func (r *Request) held(err error) (Status, error) {
+func (r *Request) blockedResult(err error) (Status, error) {
 	return emptyStatus, r.transfer().failed(r.line(), err)
 }
 
@@ -190,9 +195,9 @@ func (r *Request) Test() (st Status, done bool, err error) {
 	if w := replicatedWorld(r); w != nil && !r.unstarted {
 		return w.testReplicated(r)
 	}
-	if !r.unstarted && !r.core.Done() {
-		if err := r.heldUp(); err != nil {
-			st, err = r.held(err)
+	if !r.isDone() {
+		if err := r.blockedBy(); err != nil {
+			st, err = r.blockedResult(err)
 			return st, false, err
 		}
 		return Status{}, false, nil
@@ -203,9 +208,9 @@ func (r *Request) Test() (st Status, done bool, err error) {
 
 // Cancel cancels the transfer if possible (MPI-4.1, section 3.8.4). The request completes in any
 // case, either as if it had never been made, which Status.Cancelled then reports, or as if it had
-// not been cancelled. A collective call cannot be cancelled (MPI-4.1, section 6.12).
+// not been cancelled. A collective call cannot be cancelled (MPI-4.1, section 6.12), nor an Isendrecv.
 func (r *Request) Cancel() error {
-	if r.transfer().call != "" {
+	if r.transfer().call != "" || r.paired != nil {
 		return r.transfer().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.transfer(), r.transfer().comm.core.Rank, r.line(), errNoCancel))
 	}
 	if r.unstarted {
@@ -232,6 +237,10 @@ func (r *Request) result() (Status, error) {
 		return emptyStatus, r.named(r.failed())
 	}
 	st, err := r.status()
+	if r.paired != nil {
+		_, sendErr := r.paired.result()
+		err = errors.Join(err, sendErr)
+	}
 	if err == nil {
 		err = buffer.WholeError(st.Bytes, r.transfer().elem)
 	}
@@ -414,7 +423,7 @@ func Testall(requests ...*Request) ([]Status, bool, error) {
 		return w.testallReplicated(requests)
 	}
 	for _, r := range requests {
-		if r != nil && !r.unstarted && !r.core.Done() && r.heldUp() == nil {
+		if r != nil && len(complete(r)) == 0 {
 			return nil, false, nil
 		}
 	}
@@ -422,27 +431,33 @@ func Testall(requests ...*Request) ([]Status, bool, error) {
 	return statuses, true, err
 }
 
-func waitAny(ctx context.Context, requests []*Request) (int, error) {
-	var waited *debug.Watcher
-	cores, at := make([]*engine.Handle, 0, len(requests)), make([]int, 0, len(requests))
+// waitAnyOpen is waitAny, except that an Isendrecv counts as complete as soon as another of its transfers is.
+func waitAnyOpen(ctx context.Context, requests []*Request) (int, error) {
+	var world *World // of the last one
+	mixed := false
+	open, cores, at := make([]*Request, 0, len(requests)), make([]*engine.Handle, 0, len(requests)), make([]int, 0, len(requests))
 	for i, r := range requests {
-		switch {
-		case r == nil:
-		case r.unstarted:
-			return i, nil
-		default:
-			cores, at, waited = append(cores, &r.core), append(at, i), r.transfer().comm.world.watch
+		if r == nil {
+			continue
 		}
+		if r = r.open(); r.unstarted {
+			return i, nil
+		}
+		mixed = mixed || world != nil && world != r.comm.world
+		open, cores, at, world = append(open, r), append(cores, &r.core), append(at, i), r.comm.world
 	}
 	if len(cores) == 0 {
 		return Undefined, nil
 	}
 	var i int
 	var err error
-	if waited == nil {
+	switch {
+	case mixed:
+		i, err = waitany.Wait(ctx, watchedRequests(open))
+	case world.watch != nil:
+		i, err = world.watch.WaitAny(ctx, watchedRequests(open), cores)
+	default:
 		i, err = engine.WaitAnyHandle(ctx, cores, -1)
-	} else {
-		i, err = waited.WaitAny(ctx, watchedRequests(requests), cores)
 	}
 	if err != nil {
 		return Undefined, fmt.Errorf("mpilib: waiting for any of %d requests: %w", len(cores), err)
@@ -450,13 +465,11 @@ func waitAny(ctx context.Context, requests []*Request) (int, error) {
 	return at[i], nil
 }
 
-// watchedRequests are the pending requests, as a watcher sees them.
+// watchedRequests are requests as a watcher sees them.
 func watchedRequests(requests []*Request) []debug.Request {
-	var watched []debug.Request
-	for _, r := range requests {
-		if r != nil && !r.unstarted {
-			watched = append(watched, (*watchedRequest)(r))
-		}
+	watched := make([]debug.Request, len(requests))
+	for i, r := range requests {
+		watched[i] = (*watchedRequest)(r)
 	}
 	return watched
 }

@@ -85,7 +85,7 @@ func (s *Session) group(ctx context.Context, pset string) (*group.Group, error) 
 	if pset != PsetSite && pset != PsetNode {
 		return nil, fmt.Errorf("%w: there is no such set; Psets lists them", ErrArg)
 	}
-	places, err := s.world.comms.whereabouts.of(ctx)
+	places, err := s.world.comms.allPlaces.of(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	if err := s.world.comm.core.Within(g.inner()); err != nil || g.Rank() == Undefined {
 		return nil, err
 	}
-	hints, list, err := info.hints()
+	hints, list, err := hintsOf(info)
 	t := settle.Terms{Kind: settle.CommFromGroup, Fault: err,
 		Args: [settle.MaxArgs]settle.Arg{settle.List("the tag", tag), settle.Group("the group", g.g), settle.List("hint "+HintColl, list)}}
 	n, err := s.world.calls.FromGroup(ctx, t, g.g, tag)

@@ -404,7 +404,7 @@ func TestGivingUpTheOtherJob(t *testing.T) {
 				return err
 			}
 			for n := 0; n == 0 && ctx.Err() == nil; {
-				if n, err = w.guests.Waiting(port); err != nil {
+				if n, err = w.otherJobs.Waiting(port); err != nil {
 					return err
 				}
 				time.Sleep(time.Millisecond)
@@ -729,14 +729,14 @@ func TestCallersThatAreNone(t *testing.T) {
 				return err
 			}
 			for _, words := range []string{"", "ISjoin01", strings.Repeat("nonsense", 20), "ISjoin01" + strings.Repeat("\x00", 36)} {
-				l, link, err := w.guests.Visit(ctx, key)
+				l, link, err := w.otherJobs.Dial(ctx, key)
 				if err != nil {
 					return err
 				}
 				if _, err := link.Conn.Write([]byte(words)); err != nil {
 					return err
 				}
-				l.Part(link)
+				l.CloseLink(link)
 				defer l.Close()
 			}
 			if err := w.PublishName(ctx, "x", port); err != nil {

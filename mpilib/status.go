@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Special values of a rank, tag, colour or count. They are those of the standard's C ABI.
+// Special values of a rank, tag, colour or count. Package cabi/core translates those of C, of which some differ.
 const (
 	AnySource = mpi.AnySource // of a receive or a probe: any source
 	AnyTag    = mpi.AnyTag    // of a receive or a probe: any tag

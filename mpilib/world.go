@@ -19,19 +19,20 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/report"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // World is a process's membership of a job: MPI_COMM_WORLD and the transport of its messages. Safe
 // for concurrent use.
 type World struct {
-	comm   *Comm
-	engine *engine.Engine
-	config config
-	comms  comms
-	watch  *debug.Watcher // of the debug mode; otherwise nil
-	guests dynproc.Guests // ports, and joint worlds of this one and other jobs
-	host   *World         // of a world with another job: this job's; otherwise nil
+	comm      *Comm
+	engine    *engine.Engine
+	config    config
+	comms     comms
+	watch     *debug.Watcher      // of the debug mode; otherwise nil
+	otherJobs dynproc.Connections // ports, and joint worlds of this one and other jobs
+	host      *World              // of a world with another job: this job's; otherwise nil
 
 	calls  calls.World
 	member join.Member   // empty in a world of one
@@ -65,6 +66,7 @@ type config struct {
 	orders         plan.Orders
 	explain        io.Writer              // destination of the choices of algorithms; nil for none
 	replicas       join.Place             // of a TestWorld: Replica, Replicas, Table and SendDeterministic
+	spares         join.Place             // of WithSpares: Spares and Replacements
 	killed         func(process int) bool // of a TestWorld: whether the test has killed it; nil: none
 }
 
@@ -106,7 +108,7 @@ func WithLog(log *slog.Logger) Option { return func(cfg *config) { cfg.log = log
 // Init joins the world that the environment describes (MPI_Init): that of `isthmus run`
 // (ISTHMUS_RANK and _SIZE), or else of PMI or PMIx, or else of Slurm, or else a world of one. With
 // more than one rank ISTHMUS_JOB_KEY and either ISTHMUS_HELPER or ISTHMUS_DIR must specify how to
-// reach the others. ISTHMUS_GROUPS may name groups of ranks. ctx bounds the joining, not the world.
+// reach the others, unless PMI, or PMIx on one host, lets the processes agree on that. ISTHMUS_GROUPS may name groups of ranks. ctx bounds the joining, not the world.
 func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
@@ -128,6 +130,9 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		}
 		cfg.place = &p
 	}
+	if err := cfg.place.Complete(ctx, cfg.connectTimeout); err != nil {
+		return nil, err
+	}
 	if err := cfg.readGroups(); err != nil {
 		return nil, err
 	}
@@ -138,6 +143,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if err := cfg.readReplicas(); err != nil {
 		return nil, err
 	}
+	cfg.readSpares()
 	return newWorld(ctx, cfg)
 }
 
@@ -146,12 +152,15 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg, joined: make(chan struct{})}
 	w.calls.Life, w.die = context.WithCancelCause(context.Background())
 	w.calls.Plans = w.planning()
-	w.calls.Contexts.Init(cfg.place.Rank, cfg.place.Size)
-	w.guests.Init(dynproc.Config{
+	w.calls.Contexts.Init(cfg.place.Rank, cfg.place.Size+cfg.place.Spares)
+	if cfg.place.Spares > 0 && cfg.place.Rank == 0 {
+		w.calls.Contexts.Skip(1) // comm.Numbers
+	}
+	w.otherJobs.Init(dynproc.Config{
 		Reacher: w.reacher(), Connector: func() overlay.Connector { return w.member.Connector }, Timeout: cfg.connectTimeout, Log: cfg.log,
 	})
 	w.engine = engine.New(engine.Config{
-		Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared,
+		Rank: cfg.place.Rank, Size: cfg.place.Size + cfg.place.Spares, Spares: cfg.place.Spares, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared,
 		Connect: w.connect, Unallocated: w.calls.Contexts.Unallocated, OnEvent: w.comms.agreements.HandleEvent, Replication: cfg.replication(),
 	})
 	w.calls.Engine, w.comms.agreements.Engine = w.engine, w.engine
@@ -173,7 +182,7 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 
 // reacher reaches the processes of this job, and of others that this process joins.
 func (w *World) reacher() join.Reacher {
-	return join.Reacher{Place: w.config.place, Reach: w.config.reach, Here: func() overlay.NodeID { return w.comms.here }}
+	return join.Reacher{Place: w.config.place, Reach: w.config.reach, Here: func() overlay.NodeID { return w.comms.node }}
 }
 
 // join opens the connector to the other ranks and accepts their links.
@@ -185,15 +194,25 @@ func (w *World) join(ctx context.Context) error {
 		Timeout: w.config.connectTimeout, Log: w.config.log, Up: w.engine.Attach, Dead: w.dead,
 	})
 	if err == nil && w.config.connector == nil && w.config.where == nil && !w.replicated() { // replicas of a rank are at different places
-		w.comms.here = w.member.Here
+		w.comms.node = w.member.Here
 	}
 	return err
 }
 
 var errNotJoined = errors.New("this process has not joined its job")
 
-// connect returns when there is a link to a process, or an error if there can be none.
+// connect returns when there is a link to a process, or an error if there can be none. It waits for the start of a
+// process with a spare number for as long as it takes.
 func (w *World) connect(ctx context.Context, process int) error {
+	for {
+		err := w.connectOnce(ctx, process)
+		if !w.startsLater(process) || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (w *World) connectOnce(ctx context.Context, process int) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
 	select { // the engine may want a link as soon as the helper says who has died, before it has said where this process is
@@ -229,15 +248,15 @@ func (w *World) Comm() *Comm { return w.comm }
 // a link has read everything that was sent to it, for which the peer needs no call, and writes the
 // report that ISTHMUS_REPORT requests. Unreceived messages are dropped; incomplete requests fail
 // with ErrFinalized. It is bounded by ctx and WithFinalizeTimeout; its error names the peers that
-// did not confirm. In every case all goroutines and sockets of the world are gone when it returns.
-// A second call does nothing.
+// did not confirm, but not those that are lost in a job that has replicas or replaces processes. In every case
+// all goroutines and sockets of the world are gone when it returns. A second call does nothing.
 func (w *World) Finalize(ctx context.Context) error {
 	w.once.Do(func() { w.finalErr = w.finalize(ctx) })
 	return w.finalErr
 }
 
-// goodbye says goodbye to the peers, and lets the connector know if that was possible.
-func (w *World) goodbye(ctx context.Context) error {
+// sayGoodbyeToPeers says goodbye to the peers, and lets the connector know if that was possible.
+func (w *World) sayGoodbyeToPeers(ctx context.Context) error {
 	err := w.engine.Goodbye(ctx)
 	if d, ok := w.member.Connector.(interface{ Finalized() }); ok && err == nil {
 		d.Finalized()
@@ -248,23 +267,24 @@ func (w *World) goodbye(ctx context.Context) error {
 func (w *World) finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.byeTimeout)
 	defer cancel()
-	guestErr := w.guests.End(ctx)
+	otherErr := w.otherJobs.End(ctx)
 	if w.host != nil {
-		defer w.host.guests.Left(w)
+		defer w.host.otherJobs.Left(w)
 	}
 	if w.watch != nil {
 		w.watch.Finalize(ctx)
 	}
-	errs := []error{guestErr, w.endBackground(), w.goodbye(ctx)}
+	errs := []error{otherErr, w.endBackground(), w.sayGoodbyeToPeers(ctx)}
 	links := w.Links()
 	w.engine.Close()
 	w.die(ErrFinalized)
 	errs = append(errs, w.endWatch())
 	closing, mesh := w.member.Leave()
+	w.config.place.Leave()
 	w.calls.Wait()
 	errs = append(errs, closing, mesh)
 	if name, ok := w.config.lookup(EnvReport); ok && name != "" {
-		errs = append(errs, writeReport(name, w.engine.Rank(), links))
+		errs = append(errs, report.Write(name, w.engine.Rank(), links))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("mpilib: Finalize: rank %d: %w", w.engine.Rank(), err)
@@ -286,7 +306,7 @@ func (w *World) endBackground() error {
 // planning is w's contribution to the plans of its communicators.
 func (w *World) planning() plan.Config {
 	return plan.Config{
-		Here: func() overlay.NodeID { return w.comms.here }, Orders: w.config.orders, Explain: w.config.explain,
+		Here: func() overlay.NodeID { return w.comms.node }, Orders: w.config.orders, Explain: w.config.explain,
 		Shares: func() bool { return !w.config.place.Unshared && w.watch == nil }, Replicated: w.replicated(),
 	}
 }

@@ -65,8 +65,19 @@ func TestChild(t *testing.T) {
 	Recv(t.Context(), w.Comm(), []int{0}, 0, 9) // until the process is killed
 }
 
-// Every call that needs a killed peer fails and names it.
+// Every call that needs a killed peer fails and names it, also in the debug mode, in which calls wait
+// for what the other ranks say.
 func TestKilledPeer(t *testing.T) {
+	for _, debug := range []string{os.Getenv(EnvDebug), "all"} {
+		t.Run("debug="+debug, func(t *testing.T) {
+			t.Setenv(EnvDebug, debug) // the child's, too
+			killedPeer(t, debug)
+		})
+	}
+}
+
+func killedPeer(t *testing.T, debug string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "isthmus")
 	if err != nil {
 		t.Fatal(err)
@@ -80,8 +91,8 @@ func TestKilledPeer(t *testing.T) {
 	defer child.Process.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	env := map[string]string{EnvRank: "0", EnvSize: "2", EnvJobKey: testKey, EnvDir: dir, EnvDebug: os.Getenv(EnvDebug)} // same as the child's
-	w, err := Init(ctx, func(c *config) { c.lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok } })
+	env := map[string]string{EnvRank: "0", EnvSize: "2", EnvJobKey: testKey, EnvDir: dir, EnvDebug: debug}
+	w, err := Init(ctx, hasty, func(c *config) { c.lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok } })
 	if err != nil {
 		t.Fatal(err)
 	}

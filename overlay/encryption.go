@@ -13,10 +13,10 @@ type Encryption struct {
 // DefaultEncryption returns the policy of a site whose admin sets none.
 func DefaultEncryption() Encryption { return Encryption{OtherSites: true} }
 
-// Wants reports whether a carrier from the site here, whose policy e is, to a node of the site peer
+// Wants reports whether a carrier from the site own, whose policy e is, to a node of the site peer
 // must be encrypted. An unknown peer site counts as another site.
-func (e Encryption) Wants(here, peer SiteID) bool {
-	if here == peer && peer != "" {
+func (e Encryption) Wants(own, peer SiteID) bool {
+	if own == peer && peer != "" {
 		return e.Inside
 	}
 	return e.OtherSites && !slices.Contains(e.PlainWith, peer)

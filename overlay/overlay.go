@@ -7,6 +7,7 @@
 package overlay
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -41,26 +42,30 @@ func CheckName(what, name string) error {
 // SiteID names a site: hosts behind one gateway, under one admin.
 type SiteID string
 
-// NodeID names a host of a site. Its text form is "site/node".
+// NodeID names a host of a site. People read and write it as "node@site", programs as "site/node".
 type NodeID struct {
 	Site SiteID
 	Name string
 }
 
 // String returns "site/node".
-func (n NodeID) String() string { return string(n.Site) + "/" + n.Name }
+func (n NodeID) String() string { return n.Key() }
 
-// ParseNodeID parses the "site/node" form.
+// Key returns "site/node", the form in certificates, files and messages: daemons of all versions
+// know it, and names sort by site.
+func (n NodeID) Key() string { return string(n.Site) + "/" + n.Name }
+
+// ParseNodeID parses the forms of NodeID.String and NodeID.Key.
 func ParseNodeID(s string) (NodeID, error) {
-	site, node, ok := strings.Cut(s, "/")
+	node, site, ok := strings.Cut(s, "@")
 	if !ok {
-		return NodeID{}, fmt.Errorf("node %q: want site/node", s)
+		site, node, ok = strings.Cut(s, "/")
 	}
-	if err := CheckName("site", site); err != nil {
-		return NodeID{}, err
+	if !ok {
+		return NodeID{}, fmt.Errorf("node %q: want NODE@SITE, such as n1@paris", s)
 	}
-	if err := CheckName("node", node); err != nil {
-		return NodeID{}, err
+	if err := cmp.Or(CheckName("site", site), CheckName("node", node)); err != nil {
+		return NodeID{}, fmt.Errorf("node %q: %w; want NODE@SITE, such as n1@paris", s, err)
 	}
 	return NodeID{SiteID(site), node}, nil
 }
@@ -140,8 +145,18 @@ type ProcessName struct {
 	Rank uint32
 }
 
-// String returns "rank R of job J".
-func (p ProcessName) String() string { return fmt.Sprintf("rank %d of job %s", p.Rank, p.Job) }
+// String returns "rank R of job J". The job over which a node's service is reached is no user's: there
+// it names the service, which is rank 0, or a caller.
+func (p ProcessName) String() string {
+	node, isService := p.Job.ServiceNode()
+	switch {
+	case !isService:
+		return fmt.Sprintf("rank %d of job %s", p.Rank, p.Job)
+	case p.Rank == 0:
+		return fmt.Sprintf("the node service of %v", node)
+	}
+	return fmt.Sprintf("caller %d of the node service of %v", p.Rank, node)
+}
 
 // Generation orders the restarts of a process: a rank that was started again has a greater one.
 // What was learned about an older generation is stale. A node's helper assigns one to each process

@@ -43,13 +43,18 @@ func TestJobID(t *testing.T) {
 }
 
 func TestParseNodeID(t *testing.T) {
-	n, err := ParseNodeID("siteb/b1")
-	if err != nil || n != (NodeID{"siteb", "b1"}) || n.String() != "siteb/b1" {
-		t.Fatalf("got %v, %v", n, err)
+	b1 := NodeID{"siteb", "b1"}
+	if b1.Key() != "siteb/b1" {
+		t.Errorf("Key() = %q", b1.Key())
 	}
-	for _, bad := range []string{"", "b1", "/b1", "siteb/", "siteb/b/1"} {
-		if _, err := ParseNodeID(bad); err == nil {
-			t.Errorf("ParseNodeID(%q) succeeded", bad)
+	for _, text := range []string{"b1@siteb", "siteb/b1", b1.String(), b1.Key()} {
+		if n, err := ParseNodeID(text); err != nil || n != b1 {
+			t.Errorf("ParseNodeID(%q) = %v, %v", text, n, err)
+		}
+	}
+	for _, bad := range []string{"", "b1", "/b1", "siteb/", "siteb/b/1", "@siteb", "b1@", "b1@site@b", "siteb/b1@siteb", "b1@siteb/b1", "*@siteb"} {
+		if _, err := ParseNodeID(bad); err == nil || !strings.Contains(err.Error(), "want NODE@SITE") {
+			t.Errorf("ParseNodeID(%q): %v", bad, err)
 		}
 	}
 }
@@ -157,6 +162,14 @@ func TestPathString(t *testing.T) {
 func TestServiceJob(t *testing.T) {
 	a1 := NodeID{"sitea", "a-1.x"}
 	id := ServiceJob(a1)
+	for want, p := range map[string]ProcessName{
+		"the node service of " + a1.String():             {Job: id},
+		"caller 7 of the node service of " + a1.String(): {Job: id, Rank: 7},
+	} {
+		if p.String() != want {
+			t.Errorf("%q, want %q", p, want)
+		}
+	}
 	if back, ok := id.ServiceNode(); !ok || back != a1 || CheckJobID(id) != nil || id.Name() != "gate" {
 		t.Errorf("%s: %v, %v, %q", id, back, ok, id.Name())
 	}

@@ -60,6 +60,11 @@ type SiteProfile struct {
 	// Privileged says that every helper of the site holds CAP_NET_RAW.
 	Privileged bool `json:"privileged" yaml:"privileged"`
 
+	// HighPortsOnly says that those daemons of the site that open links, its helpers or with
+	// GatewayOnly its frontal, may not bind port 443: they have no CAP_NET_BIND_SERVICE, and
+	// net.ipv4.ip_unprivileged_port_start is above it.
+	HighPortsOnly bool `json:"high_ports_only,omitempty" yaml:"high_ports_only,omitempty"`
+
 	// Networks are where other sites reach this one's nodes or gateway, in addition to the address
 	// from which its frontal connects to the broker. An address elsewhere is not accepted as the
 	// site's.
@@ -90,7 +95,7 @@ func (p SiteProfile) DatagramNAT() NAT {
 func (p SiteProfile) OverIPv6() SiteProfile {
 	six := SiteProfile{
 		Site: p.Site, Filter: FilterStateful, Egress: p.Egress, IPv6: p.IPv6, IPv6Only: p.IPv6Only, IPv6Rules: p.IPv6Rules,
-		UDPRate: p.UDPRate, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, Networks: p.Networks, Forbidden: p.Forbidden,
+		UDPRate: p.UDPRate, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, HighPortsOnly: p.HighPortsOnly, Networks: p.Networks, Forbidden: p.Forbidden,
 	}
 	switch r := p.IPv6Rules; {
 	case p.IPv6Only:

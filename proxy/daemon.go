@@ -95,7 +95,7 @@ func identify(t TLS) (*control.Credentials, error) {
 func (c Config) open(creds *control.Credentials, log *slog.Logger) (set Settings, err error) {
 	set = c.Settings()
 	set.Name, set.Key, set.TLS = creds.Identity().Name, ticket.NewKey(), creds.DataServer
-	if set.Audit, err = audit.Open(c.Audit, creds.Identity().String(), log); err != nil {
+	if set.Audit, err = audit.Open(c.Audit, creds.Identity().Key(), log); err != nil {
 		return set, err
 	}
 	set.Quota, err = ratelimit.New(c.Quota.Rules(), string(c.Quota.State), log)

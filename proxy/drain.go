@@ -91,7 +91,7 @@ func (s *Server) Drain(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var mover sync.WaitGroup
 	mover.Go(func() { s.moveLinks(ctx) })
-	s.quiet(ctx, drainQuiet)
+	s.awaitQuiet(ctx, drainQuiet)
 	cancel()
 	mover.Wait()
 	s.StopAccepting()
@@ -129,8 +129,8 @@ func (s *Server) linkCount() int {
 	return len(s.links)
 }
 
-// quiet returns when there has been no connection and no change for d, or when ctx ends.
-func (s *Server) quiet(ctx context.Context, d time.Duration) {
+// awaitQuiet returns when there has been no connection and no change for d, or when ctx ends.
+func (s *Server) awaitQuiet(ctx context.Context, d time.Duration) {
 	for ctx.Err() == nil {
 		changed, busy := s.busy()
 		t := time.NewTimer(d)
@@ -162,7 +162,7 @@ func (s *Server) serveReturned(ctx context.Context, returned <-chan daemon.Retur
 	defer work.Wait()
 	quiet := make(chan struct{})
 	work.Go(func() {
-		s.quiet(ctx, returnQuiet)
+		s.awaitQuiet(ctx, returnQuiet)
 		close(quiet)
 	})
 	for {

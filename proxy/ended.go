@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// whenEnded is what happens when a link has ended. Whoever sees its place free finds it in the logs.
+// whenEnded is what happens when a link has ended. A link whose place is seen to be free is in the logs.
 func (s *Server) whenEnded() account.Subscribers[*relayedLink] {
 	return account.Subscribers[*relayedLink]{
 		s.logEnded,

@@ -79,7 +79,7 @@ func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addr
 	quota := o.server.set.Quota
 	resp, err := relays.Offer(ctx, &controlpb.OfferRequest{
 		Limit: control.RateLimitToPB(quota.Lowest(false)), ProjectLimit: control.RateLimitToPB(quota.Lowest(true)),
-		Name: st.Name, Addresses: texts(addresses), TicketKey: o.key[:],
+		Name: st.Name, Addresses: stringsOf(addresses), TicketKey: o.key[:],
 		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun, Draining: st.Draining, NamedTickets: true, LimitedTickets: true, ClockMs: o.server.clock().UnixMilli(),
 	})
 	if err == nil {
@@ -113,7 +113,7 @@ func stunAddress(addresses []netip.AddrPort, port uint16) string {
 	return netip.AddrPortFrom(addresses[0].Addr(), port).String()
 }
 
-func texts(addresses []netip.AddrPort) []string {
+func stringsOf(addresses []netip.AddrPort) []string {
 	out := make([]string, len(addresses))
 	for i, a := range addresses {
 		out[i] = a.String()

@@ -178,7 +178,7 @@ func (s *Server) join(ctx context.Context, l *relayedLink) {
 	s.mu.Unlock()
 	stats, err := carrier.Join(ctx, l.asker.conn, l.target.conn, carrier.Options{
 		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter, Pacer: l.throttle,
-		KeepControl: len(s.set.Tuning.Congestion) > 0,
+		KeepControl: len(s.set.Tuning.Congestion) > 0, Lossy: &s.lossy,
 	})
 	switch {
 	case outer.Err() != nil:

@@ -44,7 +44,7 @@ type callBackServer struct {
 func (c callBackServer) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	s := control.SessionOf(ctx)
 	if role := s.Peer().Role; role != control.RoleBroker {
-		return nil, control.Status(fmt.Errorf("%w: a %v has nobody called back", overlay.ErrForbidden, role))
+		return nil, control.Status(fmt.Errorf("%w: a %v may not request calls back", overlay.ErrForbidden, role))
 	}
 	target, err := reflector.ParseTarget(req, s.LocalAddr().Addr().IsLoopback())
 	if err != nil {

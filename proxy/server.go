@@ -69,6 +69,7 @@ type Server struct {
 	checker *ticket.Checker
 	log     *slog.Logger
 	count   counters
+	lossy   carrier.LossyPaths
 
 	half     *accept.HalfOpen // connections that have not shown a ticket yet
 	observer *reflector.Observer

@@ -30,7 +30,9 @@ const (
 	EnvelopeNote      EnvelopeKind = 16 // Length bytes of an agreement among the communicator's processes follow; they match no receive
 	EnvelopeCopying   EnvelopeKind = 17 // the receiver copies the buffer that the RTS exposes; in shared memory only
 	EnvelopeReplica   EnvelopeKind = 18 // Length bytes follow that processes of ranks with replicas tell each other: a message of package replica
-	envelopeKinds     EnvelopeKind = 19
+	EnvelopeSlot      EnvelopeKind = 19 // the sender takes values of slot Tag in Context, of Length bytes at most; 0: it takes no more
+	EnvelopeValue     EnvelopeKind = 20 // Length bytes of a slot's value follow, from byte ID on; with Last they are the end of it
+	envelopeKinds     EnvelopeKind = 21
 )
 
 // Flags of an Envelope.
@@ -38,6 +40,7 @@ const (
 	EnvelopeSynchronous uint8 = 1 // of EnvelopeEager
 	EnvelopeHead        uint8 = 2 // of EnvelopeData
 	EnvelopeLate        uint8 = 4 // of EnvelopeCTS
+	EnvelopeLast        uint8 = 8 // of EnvelopeValue
 )
 
 // EnvelopeLen is the size of an encoded Envelope and MaxMessage the maximum Length, both in bytes.
@@ -58,7 +61,7 @@ type Envelope struct {
 	Flags   uint8
 	Context uint32 // of the communicator, agreed by its members
 	Tag     uint32 // at most 1<<31 - 1
-	ID      uint32 // of an RTS or a synchronous message; of EnvelopeFailed, a process number
+	ID      uint32 // of an RTS or a synchronous message; of EnvelopeFailed, a process number; of EnvelopeValue, an offset
 	Length  uint64
 }
 
@@ -104,6 +107,8 @@ var uses = [envelopeKinds]fields{
 	EnvelopeNote:      {match: true, length: true},
 	EnvelopeCopying:   {id: true},
 	EnvelopeReplica:   {length: true},
+	EnvelopeSlot:      {match: true, length: true},
+	EnvelopeValue:     {flags: EnvelopeLast, match: true, id: true, length: true},
 }
 
 // ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they are what Append

@@ -32,6 +32,8 @@ func TestEnvelope(t *testing.T) {
 		{Envelope{Kind: EnvelopeNote, Context: 8, Length: 7}, "10000000 00000008 00000000 00000000 0000000000000007"},
 		{Envelope{Kind: EnvelopeCopying, ID: 6}, "11000000 00000000 00000000 00000006 0000000000000000"},
 		{Envelope{Kind: EnvelopeReplica, Length: 7}, "12000000 00000000 00000000 00000000 0000000000000007"},
+		{Envelope{Kind: EnvelopeSlot, Context: 8, Tag: 4, Length: 7}, "13000000 00000008 00000004 00000000 0000000000000007"},
+		{Envelope{Kind: EnvelopeValue, Flags: EnvelopeLast, Context: 8, Tag: 4, ID: 5, Length: 7}, "14080000 00000008 00000004 00000005 0000000000000007"},
 	} {
 		b := tc.e.Append(nil)
 		if got := hex.EncodeToString(b); got != strings.ReplaceAll(tc.hex, " ", "") || len(b) != EnvelopeLen {
@@ -48,7 +50,9 @@ func TestEnvelope(t *testing.T) {
 	}
 	for in, text := range map[string]string{
 		"00000000 00000000 00000000 00000000 0000000000000000": "envelope kind 0",
-		"13000000 00000000 00000000 00000000 0000000000000000": "envelope kind 19",
+		"15000000 00000000 00000000 00000000 0000000000000000": "envelope kind 21",
+		"13000000 00000000 00000000 00000001 0000000000000000": "says more than that",
+		"14010000 00000000 00000000 00000000 0000000000000001": "with flags 0x1",
 		"0e000000 00000001 00000000 00000000 0000000000000000": "says more than that",
 		"0f000000 00000000 00000001 00000000 0000000000000001": "says more than that",
 		"01000100 00000000 00000000 00000000 0000000000000000": "want zero",

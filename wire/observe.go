@@ -45,7 +45,7 @@ func (f *Observed) decodeBody(r *reader) {
 	}
 	switch {
 	case f.From.Addr().IsUnspecified() || f.From.Port() == 0:
-		r.err = errors.New("an address or port that nobody can come from")
+		r.err = errors.New("an address or port that no packet can come from")
 	case us > maxMicros:
 		r.err = errors.New("a time after the year 9999")
 	}

@@ -318,7 +318,7 @@ func (f *ControlHello) decodeBody(r *reader) {
 func (r *reader) principal() overlay.Principal {
 	p := r.optionalPrincipal()
 	if r.err == nil && !p.IsSet() {
-		r.err = errors.New("a principal that is nobody")
+		r.err = errors.New("a principal without a user")
 	}
 	return p
 }

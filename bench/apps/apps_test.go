@@ -1,14 +1,18 @@
 package apps
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/examples/ray2mesh/farm"
 	"github.com/isthmus-grid/isthmus/examples/tally"
 	"github.com/isthmus-grid/isthmus/examples/tsqr/factor"
+	"github.com/isthmus-grid/isthmus/launch/profile"
 )
 
 // value returns the row with a figure, a line and, unless it is 0, an x.
@@ -115,11 +119,35 @@ func TestSpread(t *testing.T) {
 	}
 }
 
+// The job profile has a group for each site, as large as the part of the ranks there, whose processes are
+// near each other.
+func TestProfile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "job.xml")
+	if err := os.WriteFile(file, []byte(Ray2mesh{Sites: 3}.profile(14)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counts []int
+	for _, g := range p.Groups {
+		counts = append(counts, g.Processes)
+		if g.Inside.Latency != 5*time.Millisecond {
+			t.Errorf("group %s: %+v", g.Name, g.Inside)
+		}
+	}
+	if len(p.Ignored) > 0 || !slices.Equal(counts, []int{4, 5, 5}) {
+		t.Errorf("groups of %v, ignored: %v", counts, p.Ignored)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	good := TSQR{Sites: []int{1, 2}, RanksPerSite: 1, Cols: 8, Least: 16, Most: 16, Repeat: 1}
 	for name, change := range map[string]func(*TSQR){
 		"": func(*TSQR) {}, "sites": func(s *TSQR) { s.Sites = []int{2, 1} }, "none": func(s *TSQR) { s.Sites = nil }, "short": func(s *TSQR) { s.Least = 15 },
 		"most": func(s *TSQR) { s.Most = 15 }, "repeat": func(s *TSQR) { s.Repeat = 0 }, "speed": func(s *TSQR) { s.Mflops = -1 },
+		"cores": func(s *TSQR) { s.CPU = -1 }, "both": func(s *TSQR) { s.CPU, s.Mflops = 1, 1 },
 	} {
 		s := good
 		if change(&s); (s.Check() == nil) != (name == "") {
@@ -130,6 +158,7 @@ func TestCheck(t *testing.T) {
 	for name, change := range map[string]func(*Ray2mesh){
 		"": func(*Ray2mesh) {}, "sites": func(s *Ray2mesh) { s.Sites = 3 }, "one": func(s *Ray2mesh) { s.Processes = []int{1} }, "chunk": func(s *Ray2mesh) { s.Chunk = 6 },
 		"order": func(s *Ray2mesh) { s.Processes = []int{4, 2} }, "speed": func(s *Ray2mesh) { s.Speed = -1 },
+		"groups": func(s *Ray2mesh) { s.Profile, s.Processes = true, []int{4, 5} },
 	} {
 		s := fine
 		if change(&s); (s.Check() == nil) != (name == "") {

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/examples/ray2mesh/farm"
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 )
 
@@ -21,6 +25,7 @@ type Ray2mesh struct {
 	Credit    int     // maximum number of chunks at a worker
 	Speed     float64 // rays per second of a processor
 	Handling  float64 // of the program
+	Profile   bool    // submit each job with a job profile of a group for each site, in place of choosing its nodes here
 	Repeat    int
 }
 
@@ -38,6 +43,8 @@ func (s Ray2mesh) Check() error {
 		return fmt.Errorf("numbers of processes %v; want some, ascending from 2 or more", s.Processes)
 	case s.Sites < 1 || s.Sites > s.Processes[0]:
 		return fmt.Errorf("%d sites for %d processes; want one to as many", s.Sites, s.Processes[0])
+	case s.Profile && slices.ContainsFunc(s.Processes, func(n int) bool { return n < 2*s.Sites || n%s.Sites != 0 }):
+		return fmt.Errorf("numbers of processes %v on %d sites with a profile; want multiples, from two at each site", s.Processes, s.Sites)
 	case s.Rays < 1 || s.Chunk < 1 || s.Chunk > s.Rays || s.Credit < 1 || s.Repeat < 1 || !(s.Speed >= 0 && s.Handling >= 0):
 		return fmt.Errorf("%d rays in chunks of %d, %d at a worker, %d runs, %g rays a second, handling %g; want one or more of each, and no less than 0", s.Rays, s.Chunk, s.Credit, s.Repeat, s.Speed, s.Handling)
 	}
@@ -46,28 +53,86 @@ func (s Ray2mesh) Check() error {
 
 // Run builds the sites, sweeps and prints the rows. The process must have called lab.Enter.
 func (s Ray2mesh) Run(ctx context.Context) error {
-	if err := s.Check(); err != nil {
-		return err
-	}
-	var all []point
-	err := s.on(ctx, s.Sites, func(g *grid.Grid) error {
-		for _, processes := range s.Processes {
-			fmt.Fprintf(s.Err, "ray2mesh: %d rays on %d processes\n", s.Rays, processes)
-			some, err := s.measure(ctx, g, processes, len(all) == 0)
-			if err != nil {
-				return err
-			}
-			all = append(all, some...)
-		}
-		return nil
-	})
+	rows, err := s.Measure(ctx)
 	if err != nil {
 		return err
 	}
-	if err := agree(all); err != nil {
-		return err
+	return bench.Write(s.Out, s.JSON, rows...)
+}
+
+// Measure is Run without printing.
+func (s Ray2mesh) Measure(ctx context.Context) ([]bench.Row, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
 	}
-	return bench.Write(s.Out, s.JSON, s.rows(all)...)
+	sweeps := [][]int{s.Processes}
+	if s.Profile { // the room on the hosts depends on the number of processes
+		sweeps = nil
+		for i := range s.Processes {
+			sweeps = append(sweeps, s.Processes[i:i+1])
+		}
+	}
+	var all []point
+	for _, numbers := range sweeps {
+		err := s.on(ctx, numbers[0], func(g *grid.Grid) error {
+			for _, processes := range numbers {
+				fmt.Fprintf(s.Err, "ray2mesh: %d rays on %d processes\n", s.Rays, processes)
+				some, err := s.measure(ctx, g, processes, len(all) == 0)
+				if err != nil {
+					return err
+				}
+				all = append(all, some...)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := agree(all); err != nil {
+		return nil, err
+	}
+	return s.rows(all), nil
+}
+
+// on runs f on the sites. With profiles each has room for one group of a job of this many processes,
+// bosses not counted, and not for two.
+func (s Ray2mesh) on(ctx context.Context, processes int, f func(*grid.Grid) error) error {
+	if !s.Profile {
+		return s.onSites(ctx, s.spec(s.Sites), f)
+	}
+	room := processes/s.Sites + 1
+	offer := map[string]any{"jobs": 1, "processes": room, "cpu": room}
+	return s.onGrid(ctx, s.spec(s.Sites), map[string]map[string]any{"helper": {"offer": offer}}, f)
+}
+
+// job runs the program on so many processes.
+func (s Ray2mesh) job(ctx context.Context, g *grid.Grid, processes int, args ...string) ([]farm.Result, error) {
+	if !s.Profile {
+		return Example[farm.Result](ctx, s.Bed, g, spread(processes, s.Sites), "ray2mesh", args...)
+	}
+	file := filepath.Join(lab.Dir(), fmt.Sprintf("ray2mesh-%d.xml", processes))
+	if err := os.WriteFile(file, []byte(s.profile(processes)), 0o600); err != nil {
+		return nil, err
+	}
+	results, err := submitted[farm.Result](ctx, s.Bed, g, file, "ray2mesh", args...)
+	return results, errors.Join(err, os.Remove(file))
+}
+
+// profile returns the job profile of so many processes, in the form of the article's figure 3: a group for
+// each site, near each other inside.
+func (s Ray2mesh) profile(processes int) string {
+	var b strings.Builder
+	b.WriteString(`<grmsJob appId="ray2mesh"><resourceTemplates><networkResourceTemplate templateId="net-local">` +
+		`<networkParameter name="latency"><max>5</max></networkParameter></networkResourceTemplate></resourceTemplates>` +
+		`<task taskId="trace"><resourcesDescription><topology>`)
+	for i := range s.Sites {
+		count := (i+1)*processes/s.Sites - i*processes/s.Sites
+		fmt.Fprintf(&b, `<group groupId="group%d"><processes><processesCount>%d</processesCount></processes>`, i+1, count)
+		b.WriteString(`<processesConnection><networkResource><templateIdReference templateId="net-local"/></networkResource></processesConnection></group>`)
+	}
+	b.WriteString(`</topology></resourcesDescription></task></grmsJob>`)
+	return b.String()
 }
 
 // A point is one result of a line.
@@ -83,12 +148,12 @@ type point struct {
 func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, check bool) ([]point, error) {
 	args := []string{"--rays", fmt.Sprint(s.Rays), "--chunk", fmt.Sprint(s.Chunk), "--speed", fmt.Sprint(s.Speed),
 		"--handling", fmt.Sprint(s.Handling), "--credit", fmt.Sprint(s.Credit), "--repeat", fmt.Sprint(s.Repeat)}
-	both, err := example[farm.Result](ctx, s.Bed, g, spread(processes, s.Sites), "ray2mesh",
+	both, err := s.job(ctx, g, processes,
 		append([]string{"--pattern", "vanilla,hierarchical", fmt.Sprintf("--check=%v", check)}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	more, err := example[farm.Result](ctx, s.Bed, g, spread(processes+s.Sites, s.Sites), "ray2mesh",
+	more, err := s.job(ctx, g, processes+s.Sites,
 		append([]string{"--pattern", "hierarchical", "--check=false"}, args...)...)
 	if err != nil {
 		return nil, err

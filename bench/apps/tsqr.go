@@ -20,8 +20,11 @@ type TSQR struct {
 	Sites        []int // numbers of them, ascending
 	RanksPerSite int
 	Cols         int
-	Least, Most  int     // rows: doubled from Least to Most
-	Mflops       float64 // speed of a rank's processor, in Mflop/s
+	Least, Most  int     // rows: from Least to Most, each Factor times the one before
+	Factor       int     // 0: 2
+	Mflops       float64 // speed of a rank's processor, in Mflop/s; 0: as fast as it can
+	Prove        int     // most rows of a matrix whose factors are proved; 0: any
+	CPU          float64 // cores of each site's node; 0: not limited
 	Repeat       int
 }
 
@@ -33,6 +36,9 @@ func (s TSQR) Check() error {
 	case s.RanksPerSite < 1 || s.Cols < 1 || s.Repeat < 1 || !(s.Mflops >= 0):
 		return fmt.Errorf("%d ranks in a site, %d columns, %d runs, %g Mflop/s; want one of each or more, and no less than 0", s.RanksPerSite, s.Cols, s.Repeat, s.Mflops)
 	}
+	if s.CPU < 0 || s.CPU > 0 && s.Mflops > 0 {
+		return fmt.Errorf("%g cores and %g Mflop/s: want 0 or more cores, and none where a speed is emulated", s.CPU, s.Mflops)
+	}
 	if least := slices.Max(s.Sites) * s.RanksPerSite * s.Cols; s.Least < least || s.Most < s.Least {
 		return fmt.Errorf("%d to %d rows; each of the ranks needs as many as there are columns: want %d or more", s.Least, s.Most, least)
 	}
@@ -41,15 +47,30 @@ func (s TSQR) Check() error {
 
 // Run builds the sites, sweeps and prints the rows. The process must have called lab.Enter.
 func (s TSQR) Run(ctx context.Context) error {
-	if err := s.Check(); err != nil {
+	rows, err := s.Measure(ctx)
+	if err != nil {
 		return err
 	}
+	return bench.Write(s.Out, s.JSON, rows...)
+}
+
+// Measure is Run without printing.
+func (s TSQR) Measure(ctx context.Context) ([]bench.Row, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	spec := s.spec(slices.Max(s.Sites))
+	if s.CPU > 0 {
+		for i := range spec.Sites {
+			spec.Sites[i].CPU = []float64{s.CPU}
+		}
+	}
 	var all []factor.Result
-	err := s.on(ctx, slices.Max(s.Sites), func(g *grid.Grid) error {
+	err := s.onSites(ctx, spec, func(g *grid.Grid) error {
 		for _, sites := range s.Sites {
 			fmt.Fprintf(s.Err, "tsqr: %s rows on %d sites\n", s.heights(), sites)
-			some, err := example[factor.Result](ctx, s.Bed, g, spread(sites*s.RanksPerSite, sites), "tsqr", "--rows", s.heights(),
-				"--cols", fmt.Sprint(s.Cols), "--mflops", fmt.Sprint(s.Mflops), "--repeat", fmt.Sprint(s.Repeat))
+			some, err := Example[factor.Result](ctx, s.Bed, g, spread(sites*s.RanksPerSite, sites), "tsqr", "--rows", s.heights(),
+				"--cols", fmt.Sprint(s.Cols), "--mflops", fmt.Sprint(s.Mflops), "--prove", fmt.Sprint(s.Prove), "--repeat", fmt.Sprint(s.Repeat))
 			if err != nil {
 				return err
 			}
@@ -58,15 +79,15 @@ func (s TSQR) Run(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return bench.Write(s.Out, s.JSON, s.rows(all)...)
+	return s.rows(all), nil
 }
 
 // heights returns the numbers of rows as an argument of the program.
 func (s TSQR) heights() string {
 	var words []string
-	for rows := s.Least; rows <= s.Most; rows *= 2 {
+	for rows := s.Least; rows <= s.Most; rows *= max(s.Factor, 2) {
 		words = append(words, fmt.Sprint(rows))
 	}
 	return strings.Join(words, ",")
@@ -99,7 +120,7 @@ func (s TSQR) rows(results []factor.Result) (rows []bench.Row) {
 
 func (s TSQR) params(method string, sites int) map[string]any {
 	return map[string]any{"algorithm": fmt.Sprintf("%s, sites: %d", method, sites), "cols": s.Cols, "ranks_per_site": s.RanksPerSite,
-		"mflops_per_rank": s.Mflops, "rtt_ms": float64(s.RTT.Microseconds()) / 1000}
+		"mflops_per_rank": s.Mflops, "cpu": s.CPU, "rtt_ms": float64(s.RTT.Microseconds()) / 1000}
 }
 
 func find(results []factor.Result, method string, sites, rows int) (factor.Result, bool) {

@@ -33,7 +33,8 @@ type Options struct {
 	Algorithms  bool     // also each of our algorithms, forced
 	Flits       []int    // also each of our algorithms that cuts messages, with this number of flits
 
-	Counts bool // count the traffic between sites instead; only for our implementation
+	Counts  bool // count the traffic between sites instead; only for our implementation
+	Packets bool // with Counts, also count it in the emulator, over repeated calls
 
 	Only    *regexp.Regexp // rows to measure, by SCENARIO/COLLECTIVE/SIZE/IMPLEMENTATION; nil is all
 	Repeat  int            // rounds

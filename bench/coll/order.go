@@ -16,6 +16,7 @@ import (
 //
 //	time COLLECTIVE SIZE ROOT WARM COUNT AHEAD    ok LATE TOOK...
 //	count COLLECTIVE SIZE ROOT                    ok FROM:TO:MESSAGES:BYTES...
+//	calls COLLECTIVE SIZE ROOT COUNT              ok
 //
 // or with "no" and a reason, if the collective does not exist or refuses its arguments.
 // SIZE is in bytes, as for bound.Of.
@@ -31,9 +32,15 @@ import (
 // A counting order makes the call once and checks the result, and then twice more between
 // readings of each rank's traffic to every other rank. The smaller difference is reported.
 // Only our implementation supports it.
+//
+// An order of calls makes COUNT barriers, and the call before each of them, for those who count
+// packets. With the collective noCall it makes the barriers alone. Only our implementation
+// supports it.
 const (
 	orderTime  = "time"
 	orderCount = "count"
+	orderCalls = "calls"
+	noCall     = "none"
 )
 
 const (
@@ -50,19 +57,23 @@ type order struct {
 
 func parseOrder(line string) (o order, err error) {
 	words := strings.Fields(line)
-	numbers := map[string]int{orderTime: 5, orderCount: 2}
-	if len(words) < 2 || numbers[words[0]] == 0 || len(words) != 2+numbers[words[0]] {
-		return o, errors.New("want time COLLECTIVE SIZE ROOT WARM COUNT AHEAD or count COLLECTIVE SIZE ROOT")
+	var ahead int
+	numbers := map[string][]*int{
+		orderTime:  {&o.size, &o.root, &o.warm, &o.count, &ahead},
+		orderCount: {&o.size, &o.root},
+		orderCalls: {&o.size, &o.root, &o.count},
+	}
+	if len(words) < 2 || numbers[words[0]] == nil || len(words) != 2+len(numbers[words[0]]) {
+		return o, errors.New("want time COLLECTIVE SIZE ROOT WARM COUNT AHEAD, count COLLECTIVE SIZE ROOT, or calls COLLECTIVE SIZE ROOT COUNT")
 	}
 	o.what, o.collective = words[0], words[1]
-	var ahead int
-	for i, to := range []*int{&o.size, &o.root, &o.warm, &o.count, &ahead}[:len(words)-2] {
+	for i, to := range numbers[o.what] {
 		if *to, err = strconv.Atoi(words[2+i]); err != nil || *to < 0 {
 			return o, fmt.Errorf("%q: want a number of 0 or more", words[2+i])
 		}
 	}
 	o.ahead = float64(ahead)
-	if o.size > maxBytes || o.what == orderTime && (o.count < 1 || o.count > maxCount || o.warm > maxCount) {
+	if o.size > maxBytes || o.what != orderCount && (o.count < 1 || o.count > maxCount || o.warm > maxCount) {
 		return o, fmt.Errorf("want up to %d bytes, and 1 to %d repetitions", maxBytes, maxCount)
 	}
 	return o, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -47,14 +48,7 @@ var peers = []peer{
 func (s *scenario) crowded() bool { return s.sites*s.ranks > runtime.NumCPU() }
 
 func openMPIArgs(p *peer, s *scenario, more ...string) []string {
-	args := []string{
-		"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self",
-		"--mca", "btl_tcp_if_include", nodeNetwork, "--mca", "oob_tcp_if_include", nodeNetwork, "--mca", "plm_rsh_agent", p.Agent,
-	}
-	if s.crowded() {
-		args = append(args, "--mca", "mpi_yield_when_idle", "1")
-	}
-	return append(args, more...)
+	return append(p.OpenMPIArgs(nodeNetwork, s.crowded()), more...)
 }
 
 func mpichArgs(p *peer, s *scenario) []string {
@@ -67,23 +61,7 @@ func mpichArgs(p *peer, s *scenario) []string {
 
 // installPeers compiles the program for the requested implementations, to run in a lab. It
 // reports those that are not installed and skips them.
-func (r *run) installPeers(ctx context.Context, l *lab.Lab) (all []*peer, err error) {
-	hosts := map[string]peermpi.Host{}
-	var list []peermpi.Host
-	for _, h := range l.Hosts() {
-		if h.Role() != "node" {
-			continue
-		}
-		var ns *os.File // keeps the namespace's path
-		if err := h.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
-			return nil, err
-		}
-		r.namespaces = append(r.namespaces, ns)
-		hosts[h.Name()] = peermpi.Host{
-			Addr: h.Addr().String(), Name: strings.ReplaceAll(h.Name(), "/", "-"), Namespace: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()),
-		}
-		list = append(list, hosts[h.Name()])
-	}
+func (r *run) installPeers(ctx context.Context, hosts map[string]peermpi.Host) (all []*peer, err error) {
 	programs := map[string]*peermpi.Program{}
 	for _, p := range peers {
 		if !slices.Contains(r.Peers, p.name) {
@@ -94,7 +72,7 @@ func (r *run) installPeers(ctx context.Context, l *lab.Lab) (all []*peer, err er
 			if err != nil {
 				return nil, err
 			}
-			programs[p.mpi.Name], err = peermpi.Install(ctx, p.mpi, folder, cSource, list)
+			programs[p.mpi.Name], err = peermpi.Install(ctx, p.mpi, folder, cSource, slices.Collect(maps.Values(hosts)))
 			if errors.Is(err, peermpi.ErrNotInstalled) {
 				fmt.Fprintf(r.Err, "bench coll: %v: measured without it\n", err)
 				r.Peers = slices.DeleteFunc(slices.Clone(r.Peers), func(n string) bool { return strings.HasPrefix(n, p.mpi.Name) })

@@ -82,6 +82,8 @@ func (r *rank) carryOut(ctx context.Context, line string) (answer string, err er
 	case err != nil:
 	case o.what == orderCount:
 		answer, err = r.count(ctx, o)
+	case o.what == orderCalls:
+		answer, err = "ok", r.calls(ctx, o)
 	default:
 		answer, err = r.time(ctx, o)
 	}
@@ -304,6 +306,27 @@ func (r *rank) count(ctx context.Context, o order) (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// calls makes calls, each before a barrier.
+func (r *rank) calls(ctx context.Context, o order) error {
+	call := func(context.Context) error { return nil }
+	if o.collective != noCall {
+		args, err := newInputs(r.comm, o)
+		if err != nil {
+			return err
+		}
+		call = args.call
+	}
+	for range o.count {
+		if err := call(ctx); err != nil {
+			return err
+		}
+		if err := mpilib.Barrier(ctx, r.comm); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // total returns the number of messages that all ranks sent.

@@ -58,8 +58,10 @@ func TestOrders(t *testing.T) {
 		if c == operation.Barrier {
 			size = 0
 		}
-		orders = append(orders, fmt.Sprintf("time %s %d 1 1 3 1000000", c, size), fmt.Sprintf("time %s %d 1 2 2 0", c, size), fmt.Sprintf("count %s %d 1", c, size))
+		orders = append(orders, fmt.Sprintf("time %s %d 1 1 3 1000000", c, size), fmt.Sprintf("time %s %d 1 2 2 0", c, size), fmt.Sprintf("count %s %d 1", c, size),
+			fmt.Sprintf("calls %s %d 1 2", c, size))
 	}
+	orders = append(orders, "calls none 0 0 2")
 	measured := 0
 	for i, answer := range ask(t, orders...) {
 		words := strings.Fields(answer)
@@ -74,6 +76,12 @@ func TestOrders(t *testing.T) {
 			continue
 		}
 		measured++
+		if o.what == orderCalls {
+			if answer != "ok" {
+				t.Errorf("%s: %s", orders[i], answer)
+			}
+			continue
+		}
 		if o.what == orderCount {
 			var s scenario
 			s.sites, s.ranks, s.order = 4, 1, blocked // everything crosses
@@ -91,7 +99,7 @@ func TestOrders(t *testing.T) {
 			}
 		}
 	}
-	if measured < 3*len(Standard())-3 {
+	if measured < 4*len(Standard())-3 {
 		t.Errorf("only %d of %d orders were carried out", measured, len(orders))
 	}
 }
@@ -99,8 +107,8 @@ func TestOrders(t *testing.T) {
 // Two far-away repetitions of one order must not take the ranks apart: what one rank
 // refuses all do, and the next order is carried out.
 func TestRefused(t *testing.T) {
-	answers := ask(t, "time sing 8 0 1 1 1000", "time sing 8 0 1 1 0", "count sing 8 0", "time bcast 8 0 1 1 1000")
-	for i, want := range []string{"no ", "no ", "no ", "ok "} {
+	answers := ask(t, "time sing 8 0 1 1 1000", "time sing 8 0 1 1 0", "count sing 8 0", "calls sing 8 0 2", "time bcast 8 0 1 1 1000")
+	for i, want := range []string{"no ", "no ", "no ", "no ", "ok "} {
 		if !strings.HasPrefix(answers[i], want) {
 			t.Errorf("answer %d is %q, want %q", i, answers[i], want)
 		}
@@ -108,7 +116,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestParseOrder(t *testing.T) {
-	for _, line := range []string{"", "time", "time bcast 8 0 1 1", "count bcast 8", "count bcast -8 0", "time bcast 8 0 1 0 0", "time bcast 8 0 x 1 0", "sing bcast 8 0", "time bcast 99999999999 0 1 1 1"} {
+	for _, line := range []string{"", "time", "time bcast 8 0 1 1", "count bcast 8", "count bcast -8 0", "time bcast 8 0 1 0 0", "time bcast 8 0 x 1 0", "sing bcast 8 0", "calls bcast 8 0", "calls bcast 8 0 0", "time bcast 99999999999 0 1 1 1"} {
 		if _, err := parseOrder(line); err == nil {
 			t.Errorf("%q was taken", line)
 		}

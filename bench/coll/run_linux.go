@@ -10,20 +10,28 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/peermpi"
 	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
+	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
 // Run builds the scenarios one after the other, measures, and writes the rows to w: as JSON when
 // each figure is done, or as a table at the end. The process must have called lab.Enter. A missed
 // target is no error.
-func Run(ctx context.Context, w io.Writer, o Options) (err error) {
+func Run(ctx context.Context, w io.Writer, o Options) error {
+	report := &bench.Report{W: w, JSON: o.JSON}
+	return errors.Join(Measure(ctx, o, report), report.End())
+}
+
+// Measure is Run with the rows added to a report, which it does not end.
+func Measure(ctx context.Context, o Options, report *bench.Report) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	r := &run{Options: o, report: bench.Report{W: w, JSON: o.JSON}}
+	r := &run{Options: o, report: report}
 	if r.folder, err = os.MkdirTemp("", "isthmus-coll-"); err != nil {
 		return err
 	}
@@ -38,22 +46,22 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 			together++
 		}
 		if err := r.lab(ctx, r.todo[:together]); err != nil {
-			return fmt.Errorf("bench coll: %w", errors.Join(err, r.report.End()))
+			return fmt.Errorf("bench coll: %w", err)
 		}
 		r.todo = r.todo[together:]
 	}
-	return r.report.End()
+	return nil
 }
 
 // A run is one call of Run.
 type run struct {
 	Options
-	folder     string // of programs
-	namespaces []*os.File
-	todo       []task
-	done, all  int // figures
-	began      time.Time
-	report     bench.Report
+	folder    string // of programs
+	todo      []task
+	done, all int // figures
+	began     time.Time
+	report    *bench.Report
+	traffic   func() []wan.Counter // of the lab
 }
 
 // A task is a scenario and what to measure there.
@@ -147,13 +155,13 @@ func (r *run) lab(ctx context.Context, tasks []task) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	defer func() {
-		for _, ns := range r.namespaces {
-			ns.Close()
-		}
-		r.namespaces = nil
-	}()
-	peers, err := r.installPeers(ctx, g.Lab)
+	r.traffic = g.Lab.Traffic
+	hosts, closeHosts, err := peermpi.LabHosts(g.Lab)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeHosts()) }()
+	peers, err := r.installPeers(ctx, hosts)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (r rig) roundTrips(ctx context.Context, n int) ([]float64, error) {
 			return nil, fmt.Errorf("round trip %d: %w", i, err)
 		}
 		if k != 8 || binary.BigEndian.Uint64(buf) != uint64(i) {
-			return nil, fmt.Errorf("round trip %d: another datagram came back", i)
+			return nil, fmt.Errorf("round trip %d: another datagram was received", i)
 		}
 		if i > 0 { // the first one waits for address resolution
 			times = append(times, time.Since(start).Seconds()*1e3)

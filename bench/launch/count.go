@@ -31,7 +31,7 @@ var steps = []step{
 	{"stage", []string{"manifest", "missing", "chunk", "stored"}},
 	{"start", []string{"start", "started"}},
 	{"commit", []string{"commit", "committed"}},
-	{"run", []string{"input", "taken", "signal", "output", "exited", "file", "over", "ack", "attach", "attached", "fault", "dead"}},
+	{"run", []string{"input", "taken", "signal", "output", "exited", "file", "over", "ack", "attach", "attached", "fault", "dead", "join", "taken_for_dead"}},
 }
 
 // sum counts the messages of a step.

@@ -42,9 +42,9 @@ func sites() (names []string) {
 	return slices.Compact(names)
 }
 
-// hosts returns all hosts with the distances that exact pings would measure, scaled down to one of
+// Hosts returns all hosts with the distances that exact pings would measure, scaled down to one of
 // scale hosts of each cluster.
-func hosts(scale int) (all []allocate.Host) {
+func Hosts(scale int) (all []allocate.Host) {
 	for _, c := range clusters {
 		for i := range c.count(scale) {
 			all = append(all, allocate.Host{
@@ -63,16 +63,22 @@ func (c cluster) node(i int) overlay.NodeID {
 
 // spec returns the lab: one host per site, on which all of its peers run.
 func spec() lab.Spec {
-	s := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: between / 2}}}
+	s := lab.Spec{WAN: WAN(sites()...)}
 	for _, site := range sites() {
 		s.Sites = append(s.Sites, lab.Site{Name: site, Preset: "open", Nodes: []string{"peers"}})
 	}
+	return s
+}
+
+// WAN returns the distances between some of the sites.
+func WAN(sites ...string) (w lab.WAN) {
+	w.Default = wan.Shape{Delay: between / 2}
 	for _, c := range clusters {
-		if c.rtt > 0 {
-			s.WAN.Pairs = append(s.WAN.Pairs, lab.Between("nancy", c.site, c.rtt))
+		if c.rtt > 0 && slices.Contains(sites, c.site) {
+			w.Pairs = append(w.Pairs, lab.Between("nancy", c.site, c.rtt))
 		}
 	}
-	return s
+	return w
 }
 
 // peers returns the nodes on each host of the lab, and the settings of each cluster's helpers.
@@ -83,7 +89,7 @@ func peers(scale int) (nodes map[string][]string, settings map[string]map[string
 		for i := range c.count(scale) {
 			n := c.node(i)
 			nodes[at] = append(nodes[at], n.Name)
-			settings["helper "+n.String()] = map[string]any{"offer": map[string]any{"jobs": 1, "processes": c.hasP}}
+			settings["helper "+n.Key()] = map[string]any{"offer": map[string]any{"jobs": 1, "processes": c.hasP}}
 		}
 	}
 	return nodes, settings
@@ -91,7 +97,7 @@ func peers(scale int) (nodes map[string][]string, settings map[string]map[string
 
 // capacity returns the number of processes that all hosts can run together.
 func capacity(scale int) (n int) {
-	for _, h := range hosts(scale) {
+	for _, h := range Hosts(scale) {
 		n += h.Processes
 	}
 	return n
@@ -106,7 +112,7 @@ func expected(scale, n, copies int, strategy string) (map[string]share, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := allocate.Allocate(allocate.Job{Ranks: n, Copies: copies}, hosts(scale), s)
+	plan, err := allocate.Allocate(allocate.Job{Ranks: n, Copies: copies}, Hosts(scale), s)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,9 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
+// patience is the timeout of a wait.
+const patience = 3 * time.Minute
+
 // listed waits until the broker lists n hosts. It needs no connections to them.
 func listed(ctx context.Context, g *grid.Grid, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))

@@ -8,12 +8,13 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isthmus-grid/isthmus/lab/gridjob"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
 // What live peers are compared with is what the paper's text says: section 5.1.
 func TestExpected(t *testing.T) {
-	if n := len(hosts(1)); n != 350 {
+	if n := len(Hosts(1)); n != 350 {
 		t.Errorf("%d hosts, the paper has 350", n)
 	}
 	for _, tc := range []struct {
@@ -53,10 +54,10 @@ func TestPeers(t *testing.T) {
 		for _, names := range nodes {
 			total += len(names)
 		}
-		if all := hosts(scale); total != len(all) || len(settings) != len(all) {
+		if all := Hosts(scale); total != len(all) || len(settings) != len(all) {
 			t.Errorf("scale %d: %d peers, %d settings, %d hosts", scale, total, len(settings), len(all))
 		}
-		for _, h := range hosts(scale) {
+		for _, h := range Hosts(scale) {
 			o := settings["helper "+h.Node.String()]["offer"].(map[string]any)
 			if o["processes"] != h.Processes || o["jobs"] != 1 {
 				t.Errorf("%v offers %v", h.Node, o)
@@ -70,7 +71,7 @@ func TestPeers(t *testing.T) {
 }
 
 func TestShares(t *testing.T) {
-	got := shares([]line{{Host: "a/n1"}, {Host: "a/n1", Rank: 1}, {Host: "a/n2", Rank: 2}, {Host: "b/n1", Rank: 3}})
+	got := shares([]gridjob.Line{{Host: "a/n1"}, {Host: "a/n1", Rank: 1}, {Host: "a/n2", Rank: 2}, {Host: "b/n1", Rank: 3}})
 	if want := map[string]share{"a": {2, 3}, "b": {1, 1}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/gridjob"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
@@ -134,7 +135,7 @@ func (o StartOptions) size(ctx context.Context, g *grid.Grid, n int) ([]bench.Ro
 // last process ran.
 func (o StartOptions) once(ctx context.Context, g *grid.Grid, n int) (time.Duration, error) {
 	start := time.Now()
-	lines, _, err := run(ctx, g, o.Binary, "s1/n1", "s1/peers", "-n", strconv.Itoa(n), "-a", "spread", "date", "+%s%N")
+	lines, _, err := gridjob.Submit(ctx, g, o.Binary("run"), "s1/n1", "s1/peers", "-n", strconv.Itoa(n), "-a", "spread", "date", "+%s%N")
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/plot"
 	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/gridjob"
 )
 
 // TableOptions are the parameters of the experiment with the paper's allocation table.
@@ -52,14 +53,14 @@ func Table(ctx context.Context, o TableOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	fmt.Fprintf(o.Err, "%d peers at %d sites are up after %v\n", len(hosts(o.Scale)), len(sites()), time.Since(start).Round(time.Second))
+	fmt.Fprintf(o.Err, "%d peers at %d sites are up after %v\n", len(Hosts(o.Scale)), len(sites()), time.Since(start).Round(time.Second))
 	start = time.Now()
-	submitter := clusters[0].node(0).String()
-	if _, err := awaitHosts(ctx, g, submitter, len(hosts(o.Scale))); err != nil {
+	submitter := clusters[0].node(0).Key()
+	if _, err := awaitHosts(ctx, g, submitter, len(Hosts(o.Scale))); err != nil {
 		return err
 	}
 	time.Sleep(settle) // no job may rely on a single ping
-	rtts, err := awaitHosts(ctx, g, submitter, len(hosts(o.Scale)))
+	rtts, err := awaitHosts(ctx, g, submitter, len(Hosts(o.Scale)))
 	if err != nil {
 		return err
 	}
@@ -114,17 +115,17 @@ func (t *table) size(ctx context.Context, strategy string, n, copies int) error 
 	if err != nil {
 		return err
 	}
-	node := clusters[0].node(0).String()
+	node := clusters[0].node(0).Key()
 	words := []string{"-n", strconv.Itoa(n), "-a", strategy}
 	if copies > 1 {
 		words = append(words, "-r", strconv.Itoa(copies), "--independent")
 	}
 	words = append(words, "hostname")
-	var lines []line
+	var lines []gridjob.Line
 	var took time.Duration
 	try := 1
 	for ; ; try++ {
-		if lines, took, err = run(ctx, t.g, t.o.Binary, node, "nancy/peers", words...); err == nil && len(lines) != n*copies {
+		if lines, took, err = gridjob.Submit(ctx, t.g, t.o.Binary("run"), node, "nancy/peers", words...); err == nil && len(lines) != n*copies {
 			err = fmt.Errorf("%s: %d of %d processes printed a line", strategy, len(lines), n*copies)
 		}
 		if err == nil {
@@ -148,20 +149,20 @@ func (t *table) size(ctx context.Context, strategy string, n, copies int) error 
 		}{{"hosts", got[site].hosts, want[site].hosts}, {"processes", got[site].processes, want[site].processes}} {
 			t.rows = append(t.rows, bench.Row{
 				Bench: "launch", Figure: f.figure, Unit: f.figure, Value: float64(f.got),
-				Params: map[string]any{"strategy": strategy, "n": n, "r": copies, "site": site, "peers": len(hosts(t.o.Scale))},
+				Params: map[string]any{"strategy": strategy, "n": n, "r": copies, "site": site, "peers": len(Hosts(t.o.Scale))},
 			}.Within(float64(f.want), 0))
 		}
 	}
 	t.rows = append(t.rows, bench.Row{
 		Bench: "launch", Figure: "job", Unit: "ms", Value: float64(took.Milliseconds()),
-		Params: map[string]any{"strategy": strategy, "n": n, "r": copies, "peers": len(hosts(t.o.Scale)), "try": try},
+		Params: map[string]any{"strategy": strategy, "n": n, "r": copies, "peers": len(Hosts(t.o.Scale)), "try": try},
 	})
 	fmt.Fprintf(t.o.Err, "%s %d x %d in %v: %s\n", strategy, n, copies, took.Round(time.Millisecond), strings.Join(text, ", "))
 	return nil
 }
 
 // shares counts hosts and processes of each site in the output of a job's processes.
-func shares(lines []line) map[string]share {
+func shares(lines []gridjob.Line) map[string]share {
 	got := map[string]share{}
 	seen := map[string]bool{}
 	for _, l := range lines {
@@ -188,7 +189,7 @@ func (t *table) draw() error {
 	}
 	for _, strategy := range strategies {
 		f := plot.Figure{
-			Title: fmt.Sprintf("%s: %d peers, job submitted at nancy", strategy, len(hosts(t.o.Scale))),
+			Title: fmt.Sprintf("%s: %d peers, job submitted at nancy", strategy, len(Hosts(t.o.Scale))),
 			X:     plot.Axis{Label: "processes", Whole: true}, Y: plot.Axis{Label: "hosts used"},
 		}
 		for _, site := range sites() {

@@ -64,9 +64,9 @@ type implementation struct {
 	c       bool // an end of C, not one of Transports
 }
 
-// meets reports whether r runs in s. A transport that polls without yielding the CPU does not run
+// runsIn reports whether r runs in s. A transport that polls without yielding the CPU does not run
 // where its peer waits for the same CPU.
-func (r implementation) meets(s *scenario) bool { return !s.oneCPU || r.name != nameCSpinning }
+func (r implementation) runsIn(s *scenario) bool { return !s.oneCPU || r.name != nameCSpinning }
 
 // against returns what r is compared with in a figure, or "" if nothing. Without C it is the Go
 // implementation.

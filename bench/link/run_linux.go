@@ -142,7 +142,7 @@ func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 // include what they are compared with.
 func (r *run) choose(s *scenario, f figure) (asked, needed []implementation) {
 	for _, v := range r.implementations {
-		if v.meets(s) && (r.Only == nil || r.Only.MatchString(key(s, f, v))) {
+		if v.runsIn(s) && (r.Only == nil || r.Only.MatchString(key(s, f, v))) {
 			asked = append(asked, v)
 		}
 	}

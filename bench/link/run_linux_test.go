@@ -59,7 +59,7 @@ func TestRun(t *testing.T) {
 	want := 0
 	for i := range scenarios {
 		each := len(Transports) + 1
-		if (implementation{name: nameCSpinning}).meets(&scenarios[i]) {
+		if (implementation{name: nameCSpinning}).runsIn(&scenarios[i]) {
 			each++
 		}
 		want += each * len(scenarios[i].figures)

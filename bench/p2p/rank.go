@@ -72,6 +72,9 @@ func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err er
 	return nil
 }
 
+// tcpPort is where each rank listens at its host, which has no other.
+const tcpPort = 7700
+
 func reachByTCP(words []string) (mpilib.Option, error) {
 	if len(words) < 2 || words[0] != "tcp" {
 		return nil, errors.New(`want "environment", or "tcp" and addresses`)
@@ -88,7 +91,7 @@ func reachByTCP(words []string) (mpilib.Option, error) {
 	if err != nil || number < 0 || number >= len(hosts) {
 		return nil, fmt.Errorf("%s=%q with %d hosts", mpilib.EnvRank, os.Getenv(mpilib.EnvRank), len(hosts))
 	}
-	return join(hosts, number)
+	return runner.TCPProcess{Hosts: hosts, Port: tcpPort, Number: number, Size: len(hosts)}.Join()
 }
 
 // A rank carries out orders.

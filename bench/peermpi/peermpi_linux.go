@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/bench/runner"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 //go:embed c/yield.c
@@ -49,13 +50,40 @@ type Host struct {
 	Namespace string // path of its network namespace
 }
 
-// Install compiles source, in folder, as a program whose ranks can be at hosts.
-func Install(ctx context.Context, m MPI, folder string, source []byte, hosts []Host) (p *Program, err error) {
+// LabHosts returns the nodes of a lab by their names. They are valid until close is called.
+func LabHosts(l *lab.Lab) (hosts map[string]Host, close func() error, err error) {
+	var namespaces []*os.File // they keep the paths
+	close = func() (err error) {
+		for _, ns := range namespaces {
+			err = errors.Join(err, ns.Close())
+		}
+		return err
+	}
+	hosts = map[string]Host{}
+	for _, h := range l.Hosts() {
+		if h.Role() != "node" {
+			continue
+		}
+		var ns *os.File
+		if err := h.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
+			return nil, nil, errors.Join(err, close())
+		}
+		namespaces = append(namespaces, ns)
+		hosts[h.Name()] = Host{
+			Addr: h.Addr().String(), Name: strings.ReplaceAll(h.Name(), "/", "-"), Namespace: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()),
+		}
+	}
+	return hosts, close, nil
+}
+
+// Install compiles source, in folder, as a program whose ranks can be at hosts. The flags are further arguments
+// of the compiler.
+func Install(ctx context.Context, m MPI, folder string, source []byte, hosts []Host, flags ...string) (p *Program, err error) {
 	p = &Program{MPI: m, host: filepath.Join(folder, "host"), Agent: filepath.Join(folder, "agent")}
 	if p.Launch, err = exec.LookPath(m.Launch); err != nil {
 		return nil, fmt.Errorf("%s is %w: %w; Debian's packages are %s", m.Title, ErrNotInstalled, err, m.Packages)
 	}
-	p.Path, err = runner.Compile(ctx, m.Compiler, folder, m.Name, source)
+	p.Path, err = runner.Compile(ctx, m.Compiler, folder, m.Name, source, flags...)
 	if errors.Is(err, runner.ErrNoCompiler) {
 		return nil, fmt.Errorf("%s is %w to compile with: %w; Debian's packages are %s", m.Title, ErrNotInstalled, err, m.Packages)
 	}
@@ -72,6 +100,19 @@ func Install(ctx context.Context, m MPI, folder string, source []byte, hosts []H
 // namespace. The launcher's arguments and the program's path follow it.
 func (p *Program) LaunchAt(h Host) []string { return []string{p.host, h.Name, p.Launch} }
 
+// OpenMPIArgs returns arguments of Open MPI's launcher, for ranks that talk over TCP and the given network, or shared
+// memory on one host. Where they are crowded, more than the processors, they yield while they wait.
+func (p *Program) OpenMPIArgs(network string, crowded bool) []string {
+	args := []string{
+		"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self",
+		"--mca", "btl_tcp_if_include", network, "--mca", "oob_tcp_if_include", network, "--mca", "plm_rsh_agent", p.Agent,
+	}
+	if crowded {
+		args = append(args, "--mca", "mpi_yield_when_idle", "1")
+	}
+	return args
+}
+
 // hostText is a script that runs a command as on a separate machine, with the network of the host
 // where it is called: its own host name, no memory shared with others, and a /sys that shows this
 // network's interfaces, which MPICH reads.
@@ -82,7 +123,7 @@ exec unshare --uts --ipc --mount sh -c '
 
 // agentText is the program that launchers use in place of ssh, which runs a command at a host.
 const agentText = `#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done # what ssh is told
+while [ "${1#-}" != "$1" ]; do shift; done # ssh's options
 case $1 in
 %s*) echo "no host $1" >&2; exit 255 ;;
 esac

@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// shows reports whether a value can be shown on the axis.
-func (a Axis) shows(v float64) bool {
+// canShow reports whether a value can be shown on the axis.
+func (a Axis) canShow(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.Log || v > 0)
 }
 

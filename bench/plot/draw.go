@@ -131,7 +131,7 @@ func (f Figure) points(l Line) (plotter.XYs, error) {
 	}
 	var points plotter.XYs
 	for i := range l.X {
-		if f.X.shows(l.X[i]) && f.Y.shows(l.Y[i]) {
+		if f.X.canShow(l.X[i]) && f.Y.canShow(l.Y[i]) {
 			points = append(points, plotter.XY{X: l.X[i], Y: l.Y[i]})
 		}
 	}
@@ -172,7 +172,7 @@ func addLine(p *plot.Plot, legend *plot.Legend, l Line, points plotter.XYs, i in
 func (f Figure) addMarks(p *plot.Plot) error {
 	var at plotter.XYLabels
 	for _, m := range f.Marks {
-		if f.X.shows(m.X) && f.Y.shows(m.Y) {
+		if f.X.canShow(m.X) && f.Y.canShow(m.Y) {
 			at.XYs, at.Labels = append(at.XYs, plotter.XY{X: m.X, Y: m.Y}), append(at.Labels, m.Text)
 		}
 	}

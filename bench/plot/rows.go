@@ -30,7 +30,7 @@ import (
 )
 
 // axes are the parameters that a curve can run over, the likeliest first.
-var axes = []string{"flits", "size", "rows", "processes", "ranks", "streams", "carriers", "size_mb", "delay_ms"}
+var axes = []string{"flits", "replicas", "size", "rows", "processes", "ranks", "streams", "carriers", "size_mb", "delay_ms"}
 
 // who lists the parameters that distinguish a figure's lines.
 var who = []string{"contestant", "algorithm", "technique"}
@@ -162,7 +162,7 @@ func groups(rows []bench.Row) []*group {
 func newGroup(r bench.Row, x string) *group {
 	g := &group{x: x, what: bench.Row{Bench: r.Bench, Figure: r.Figure, Unit: r.Unit}, lines: map[string][]bench.Row{}}
 	for _, k := range slices.Sorted(maps.Keys(r.Params)) {
-		if k != x && !slices.Contains(remarks, k) && !g.tells(k) {
+		if k != x && !slices.Contains(remarks, k) && !g.distinguishes(k) {
 			g.same = append(g.same, say(k, r.Params[k]))
 		}
 	}
@@ -170,8 +170,8 @@ func newGroup(r bench.Row, x string) *group {
 	return g
 }
 
-// tells reports whether a parameter distinguishes the figure's lines.
-func (g *group) tells(key string) bool {
+// distinguishes reports whether a parameter distinguishes the figure's lines.
+func (g *group) distinguishes(key string) bool {
 	if g.x == "flits" { // each algorithm has a figure
 		return key == "contestant" || key == "size"
 	}
@@ -233,7 +233,7 @@ func number(r bench.Row, key string) (float64, bool) {
 func (g *group) line(r bench.Row) string {
 	var parts []string
 	for _, k := range append(slices.Clone(who), "size") {
-		if v := r.Params[k]; g.tells(k) && v != "" && v != nil {
+		if v := r.Params[k]; g.distinguishes(k) && v != "" && v != nil {
 			parts = append(parts, say(k, v))
 		}
 	}

@@ -154,6 +154,9 @@ func (p *Process) Line(bound time.Duration) (string, error) {
 	return strings.TrimSuffix(line, "\n"), nil
 }
 
+// CloseInput ends the orders of the process, which then ends. Processes that wait for each other's end need that first, all of them.
+func (p *Process) CloseInput() { p.in.Close() }
+
 // stopBound is the timeout for a process to end after its last order.
 const stopBound = 20 * time.Second
 

@@ -43,6 +43,9 @@ func lossyRows(cells []cell, moves []float64, params map[string]any) []bench.Row
 		}
 		rows = append(rows, r)
 	}
+	if len(moves) == 0 {
+		return rows
+	}
 	r := bench.Row{Bench: "stripe", Figure: "lossy/cost_of_move", Value: bench.Median(moves), Unit: "round trips", Params: maps.Clone(params)}
 	r.Params["spread"] = bench.Spread(moves)
 	r.Params["repeat"] = len(moves)

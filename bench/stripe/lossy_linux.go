@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,7 +34,8 @@ const relayPort = 7001
 type longPath struct {
 	path
 	relay *net.TCPListener
-	tune  carrier.Tuning // of the relay's sockets
+	tune  carrier.Tuning     // of the relay's sockets
+	lossy carrier.LossyPaths // as a proxy has it
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 }
@@ -82,7 +84,7 @@ func (l *longPath) serveRelay(ctx context.Context) {
 			for _, c := range []*net.TCPConn{in, out} {
 				carrier.Tune(c, l.tune) // best effort, as a proxy does
 			}
-			carrier.Join(ctx, in, out, carrier.Options{})
+			carrier.Join(ctx, in, out, carrier.Options{Lossy: &l.lossy})
 		})
 	}
 }
@@ -253,6 +255,12 @@ func (o Options) lossy(ctx context.Context, rate int64, congestion, system strin
 			moves = append(moves, rtts)
 			return r, err
 		}},
+	}
+	if o.Figure != "" {
+		cells = slices.DeleteFunc(cells, func(c cell) bool { return c.name != o.Figure && c.name != cells[0].name })
+	}
+	if len(cells) < 2 && o.Figure != cells[0].name {
+		return fmt.Errorf("there is no figure %q", o.Figure)
 	}
 	for round := range o.Repeat {
 		for i := range cells {

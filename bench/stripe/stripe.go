@@ -29,6 +29,7 @@ type Options struct {
 	Scenario string        // only this one: "path", "proxies" or "lossy"; empty: the first two
 
 	Control string // the only congestion control of the last; empty: cubic and bbr
+	Figure  string // the only figure of the last, beside TCP's; empty: all
 	Binary  func(daemon string) []string
 	JSON    bool
 	Out     io.Writer

@@ -450,3 +450,26 @@ func BenchmarkDecide(b *testing.B) {
 		Decide(a, t)
 	}
 }
+
+// A SYN passes where only port 443 is let out if the end that it is sent to has bound its port 443.
+func TestPort443NeedsTheRight(t *testing.T) {
+	site := func(name overlay.SiteID, egress overlay.Egress, highPortsOnly, gateway bool) overlay.SiteProfile {
+		return overlay.SiteProfile{Site: name, Filter: overlay.FilterStateful, Egress: egress, HighPortsOnly: highPortsOnly, GatewayOnly: gateway}
+	}
+	for _, tc := range []struct {
+		asker, target overlay.SiteProfile
+		says          string // empty: simultaneous open is taken
+	}{
+		{site("web", overlay.Egress443, false, false), site("b", overlay.EgressAny, false, false), ""},
+		{site("web", overlay.Egress443, true, false), site("b", overlay.EgressAny, false, false), ""},
+		{site("web", overlay.Egress443, false, false), site("b", overlay.EgressAny, true, false), "web lets only port 443 out, and the helper of b may not bind"},
+		{site("b", overlay.EgressAny, true, true), site("web", overlay.Egress443, false, false), "the gateway of b may not bind"},
+		{site("web", overlay.Egress443, false, false), site("web2", overlay.Egress443, true, false), "the helper of web2 may not bind"},
+		{site("a", overlay.EgressAny, true, false), site("b", overlay.EgressAny, true, false), ""},
+	} {
+		v := pair{asker: tc.asker, target: tc.target}.simultaneousOpen()
+		if v.take != (tc.says == "") || !strings.Contains(v.reason, tc.says) {
+			t.Errorf("%s to %s: %v, %q, want %q", tc.asker.Site, tc.target.Site, v.take, v.reason, tc.says)
+		}
+	}
+}

@@ -59,6 +59,8 @@ func (p pair) simultaneousOpen() verdict {
 			return rejectPointer("%s and %s both refuse every SYN, whichever end sends first", self.Site, peer.Site)
 		case symmetric(self.NAT) && !takesAnyone(peer, peer.NAT):
 			return rejectPointer("%s's NAT takes another port for every destination, so %s cannot aim at it", self.Site, peer.Site)
+		case peer.Egress == overlay.Egress443 && self.HighPortsOnly:
+			return rejectPointer("%s, and the %s of %s may not bind that port (it has no CAP_NET_BIND_SERVICE)", egressLimit(peer), listener(self), self.Site)
 		case self.Egress == overlay.Egress443 && peer.NAT.Translates() && !peer.NAT.KeepsPort:
 			return rejectPointer("%s, and %s's NAT takes another", egressLimit(self), peer.Site)
 		}

@@ -121,5 +121,5 @@ func (m *Registry) leaveQueue(name overlay.ProcessName, w *waiters) {
 		return
 	}
 	delete(job.waiters, name.Rank)
-	m.tidy(job)
+	m.removeEmpty(job)
 }

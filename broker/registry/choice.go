@@ -33,7 +33,7 @@ func choose(how Choice, proxies []candidate) (int, error) {
 		if c.draining || c.load >= c.capacity {
 			continue
 		}
-		if best < 0 || before(how, c, proxies[best]) {
+		if best < 0 || isPreferred(how, c, proxies[best]) {
 			best = i
 		}
 	}
@@ -80,8 +80,8 @@ func mix(h uint64) uint64 {
 	return h
 }
 
-// before reports whether a is preferred to b.
-func before(how Choice, a, b candidate) bool {
+// isPreferred reports whether a is preferred to b.
+func isPreferred(how Choice, a, b candidate) bool {
 	if how == LeastLoaded {
 		// compares a.load/a.capacity with b.load/b.capacity, without rounding
 		left, right := uint64(a.load)*uint64(b.capacity), uint64(b.load)*uint64(a.capacity)

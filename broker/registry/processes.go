@@ -227,12 +227,12 @@ func (m *Registry) drop(job *jobState, rank uint32, p *process) {
 	delete(job.ranks, rank)
 	p.site.processes--
 	m.processes--
-	m.tidy(job)
+	m.removeEmpty(job)
 }
 
-// tidy removes a job of which nothing is left, and the record of its absent ranks once no process
+// removeEmpty removes a job of which nothing is left, and the record of its absent ranks once no process
 // is registered.
-func (m *Registry) tidy(job *jobState) {
+func (m *Registry) removeEmpty(job *jobState) {
 	if len(job.ranks) == 0 {
 		m.absent -= len(job.absent)
 		job.absent = nil
@@ -382,7 +382,7 @@ func listed(counts map[JobPrincipal]int) []JobPrincipal {
 		one.Processes = n
 		list = append(list, one)
 	}
-	slices.SortFunc(list, func(a, b JobPrincipal) int {
+	slices.SortStableFunc(list, func(a, b JobPrincipal) int {
 		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.User, b.User), cmp.Compare(a.Project, b.Project))
 	})
 	return list
@@ -406,7 +406,7 @@ func (m *Registry) Inventory() Inventory {
 		}
 		inv.Jobs = append(inv.Jobs, JobInventory{job.id, counts, listed(serves)})
 	}
-	slices.SortFunc(inv.Sites, func(a, b SiteInventory) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
-	slices.SortFunc(inv.Jobs, func(a, b JobInventory) int { return cmp.Compare(a.Job, b.Job) })
+	slices.SortStableFunc(inv.Sites, func(a, b SiteInventory) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
+	slices.SortStableFunc(inv.Jobs, func(a, b JobInventory) int { return cmp.Compare(a.Job, b.Job) })
 	return inv
 }

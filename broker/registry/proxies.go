@@ -116,7 +116,7 @@ func (x *Proxies) List() []Proxy {
 	for _, p := range x.proxies {
 		all = append(all, Proxy{p.offer, p.holder})
 	}
-	slices.SortFunc(all, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(all, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -136,7 +136,7 @@ func (x *Proxies) Inventory() (all []ProxyInventory) {
 		offer.Live += p.pending
 		all = append(all, ProxyInventory{offer, p.assigned})
 	}
-	slices.SortFunc(all, func(a, b ProxyInventory) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(all, func(a, b ProxyInventory) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 

@@ -26,7 +26,7 @@ func benchCommand() *cli.Command {
 		Usage: "measure performance against a baseline",
 		Subcommands: []*cli.Command{
 			benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchScaleCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(),
-			benchTSQRCommand(), benchRay2meshCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand(),
+			benchTSQRCommand(), benchRay2meshCommand(), benchAIACCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand(), benchReplicasCommand(), benchPaperCommand(),
 		},
 	}
 }

@@ -39,6 +39,7 @@ func benchCollCommand() *cli.Command {
 			&cli.BoolFlag{Name: "algorithms", Usage: "also measure each of our algorithms"},
 			&cli.StringFlag{Name: "flits", Usage: "also measure each of our algorithms that segments messages, with `NUMBERS` of segments"},
 			&cli.BoolFlag{Name: "counts", Usage: "instead of times, print how much of our traffic crosses between sites"},
+			&cli.BoolFlag{Name: "packets", Usage: "as --counts, and print also what the emulator of the wide area saw"},
 			&cli.BoolFlag{Name: "explain", Usage: "measure nothing; print the predicted cost of each algorithm, and the steps of the one that would be chosen"},
 			&cli.StringFlag{Name: "peers", Usage: "compare with `NAMES`, or with none", Value: strings.Join(coll.PeerNames(), ",")},
 			&cli.IntFlag{Name: "repeat", Usage: "`N` rounds, in each of which all implementations make a call up to five times", Value: 3},
@@ -70,7 +71,7 @@ func benchCollCommand() *cli.Command {
 func collOptions(c *cli.Context) (o coll.Options, err error) {
 	o = coll.Options{
 		Ranks: c.Int("ranks"), Nodes: c.Int("nodes"), Local: c.Bool("near"), Root: c.Int("root"), Algorithms: c.Bool("algorithms"),
-		Counts: c.Bool("counts"), Repeat: c.Int("repeat"), Longest: c.Duration("longest"), JSON: c.Bool("json"),
+		Counts: c.Bool("counts") || c.Bool("packets"), Packets: c.Bool("packets"), Repeat: c.Int("repeat"), Longest: c.Duration("longest"), JSON: c.Bool("json"),
 		Orders: parts(c.String("order")),
 	}
 	if c.String("peers") != "none" && !o.Counts {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -143,6 +144,7 @@ func benchTSQRCommand() *cli.Command {
 			&cli.IntFlag{Name: "least", Usage: "`NUMBER` of rows of the smallest matrix", Value: 256, Destination: &s.Least},
 			&cli.IntFlag{Name: "most", Usage: "`NUMBER` of rows of the largest matrix; each has twice the rows of the one before", Value: 65536, Destination: &s.Most},
 			&cli.Float64Flag{Name: "mflops", Usage: "emulated `SPEED` of each rank's processor, in million operations a second", Value: 80, Destination: &s.Mflops},
+			&cli.Float64Flag{Name: "cpu", Usage: "`CORES` of each site's node, with --mflops 0: processors are then limited, and not emulated (needs root)", Destination: &s.CPU},
 			&cli.IntFlag{Name: "repeat", Usage: "factor each matrix `N` times", Value: 1, Destination: &s.Repeat},
 		),
 		Action: bedAction(&s.Bed, func(c *cli.Context) error {
@@ -168,10 +170,48 @@ func benchRay2meshCommand() *cli.Command {
 			&cli.IntFlag{Name: "credit", Usage: "maximum number of `CHUNKS` per worker: with 2, one is in transit while the worker traces the other", Value: 1, Destination: &s.Credit},
 			&cli.Float64Flag{Name: "speed", Usage: "emulated speed of each processor, in `RAYS` a second", Value: 20, Destination: &s.Speed},
 			&cli.Float64Flag{Name: "handling", Usage: "`RAYS` that a processor could trace in the time it takes to hand out a chunk", Value: 0.02, Destination: &s.Handling},
+			&cli.BoolFlag{Name: "profile", Usage: "submit each job with a job profile of one group for each site, in place of choosing the nodes", Destination: &s.Profile},
 			&cli.IntFlag{Name: "repeat", Usage: "run each `N` times", Value: 1, Destination: &s.Repeat},
 		),
 		Action: bedAction(&s.Bed, func(c *cli.Context) error {
 			s.Processes = c.IntSlice("processes")
+			return s.Check()
+		}, func(c *cli.Context) error { return s.Run(c.Context) }),
+	}
+}
+
+// benchAIACCommand is "isthmus-lab bench aiac".
+func benchAIACCommand() *cli.Command {
+	s := new(apps.AIAC)
+	return &cli.Command{
+		Name:  "aiac",
+		Usage: "solve a sparse system by synchronous and asynchronous iterations on closed sites, at several distances (about five minutes)",
+		Flags: []cli.Flag{
+			jsonFlag(&s.JSON),
+			&cli.StringFlag{Name: "rtt", Usage: "round-trip `TIMES` between the sites, separated by commas", Value: "100us,20ms,50ms"},
+			&cli.StringFlag{Name: "preset", Usage: "`FIREWALL` of the sites, as for isthmus-lab up", Value: "stateful", Destination: &s.Preset},
+			&cli.IntFlag{Name: "sites", Usage: "`NUMBER` of sites", Value: 4, Destination: &s.Sites},
+			&cli.IntFlag{Name: "nodes", Usage: "`NUMBER` of nodes in each site", Value: 1, Destination: &s.NodesPerSite},
+			&cli.IntFlag{Name: "ranks", Usage: "`NUMBER` of ranks in each site, the same on all nodes", Value: 4, Destination: &s.RanksPerSite},
+			&cli.IntFlag{Name: "rows", Usage: "`NUMBER` of rows", Value: 4000, Destination: &s.Rows},
+			&cli.IntFlag{Name: "band", Usage: "half the `BANDWIDTH` of the matrix", Value: 50, Destination: &s.Band},
+			&cli.Float64Flag{Name: "shift", Usage: "row sums, as a `PART` of the elements beside the diagonal: the less, the more iterations", Value: 0.01, Destination: &s.Shift},
+			&cli.Float64Flag{Name: "tolerance", Usage: "greatest `RESIDUAL` of a row", Value: 1e-6, Destination: &s.Tolerance},
+			&cli.DurationFlag{Name: "step-time", Usage: "how long an iteration takes at least, to emulate processors", Value: 3 * time.Millisecond, Destination: &s.StepTime},
+			&cli.Float64Flag{Name: "loss", Usage: "`FRACTION` of the packets between sites that are lost", Destination: &s.Loss},
+			&cli.Float64SliceFlag{Name: "cpu", Usage: "`CORES` of each node of a site; the last is that of all further ones (default: not limited)"},
+			&cli.BoolFlag{Name: "petsc", Usage: "solve the system by Krylov methods of PETSc, too, as fast as this machine can; with --preset open", Destination: &s.PETSc},
+			&cli.IntFlag{Name: "repeat", Usage: "run each mode `N` times, in turn", Value: 1, Destination: &s.Repeat},
+		},
+		Action: bedAction(&s.Bed, func(c *cli.Context) error {
+			s.CPU = c.Float64Slice("cpu")
+			for word := range strings.SplitSeq(c.String("rtt"), ",") {
+				rtt, err := time.ParseDuration(word)
+				if err != nil || rtt < 0 {
+					return fmt.Errorf("--rtt %s: want times, separated by commas", word)
+				}
+				s.RTTs = append(s.RTTs, rtt)
+			}
 			return s.Check()
 		}, func(c *cli.Context) error { return s.Run(c.Context) }),
 	}
@@ -191,6 +231,7 @@ func benchStripeCommand() *cli.Command {
 			&cli.StringFlag{Name: "only", Usage: "measure only a `path`, only \"proxies\", or, against TCP, a long \"lossy\" path: direct, relayed, with eight carriers and after a move"},
 			&cli.IntFlag{Name: "rate", Usage: "with --only path or lossy: `MBIT` a second that the path carries (1000; lossy: 100 and 1000)"},
 			&cli.StringFlag{Name: "control", Usage: "with --only lossy: only this congestion `CONTROL`, cubic or bbr"},
+			&cli.StringFlag{Name: "figure", Usage: "with --only lossy: only this `FIGURE` beside TCP's, such as eight"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := cmdline.Counts(c, "bench stripe", "repeat"); err != nil {
@@ -222,7 +263,7 @@ func benchStripeCommand() *cli.Command {
 			}
 			return stripe.Run(c.Context, stripe.Options{
 				Repeat: c.Int("repeat"), RTT: rtt, Loss: loss, Rate: int64(c.Int("rate")) * 1e6, Proxy: 1e8,
-				Scenario: only, Control: c.String("control"), JSON: c.Bool("json"),
+				Scenario: only, Control: c.String("control"), Figure: c.String("figure"), JSON: c.Bool("json"),
 				Binary: suite(program),
 				Out:    c.App.Writer, Err: os.Stderr,
 			})

@@ -14,7 +14,10 @@ func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "run one job over two closed sites, all on this machine",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print objects, one per line, instead of tables"}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "full", Usage: "print what the programs print, and each path with its reason"},
+			&cli.BoolFlag{Name: "json", Usage: "print objects, one per line"},
+		},
 		Action: func(c *cli.Context) error {
 			if err := lab.Enter(); err != nil {
 				return fmt.Errorf("the demo needs its own namespaces: %w", err)
@@ -23,7 +26,7 @@ func demoCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return demo.Run(c.Context, demo.Options{Program: program, Out: c.App.Writer, JSON: c.Bool("json")})
+			return demo.Run(c.Context, demo.Options{Program: program, Out: c.App.Writer, JSON: c.Bool("json"), Full: c.Bool("full")})
 		},
 	}
 }

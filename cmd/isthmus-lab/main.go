@@ -9,7 +9,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/cmd/internal/example"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 )
 
@@ -28,7 +27,7 @@ A preset is the kind of firewall: ` + presets() + `. With
 no-route/ in front, nodes have no route out but their gateway has. Public hosts have no firewall: public.`,
 		Commands: []*cli.Command{
 			demoCommand(), upCommand(), runCommand(), checkCommand(), matrixCommand(), breakCommand(), breakEndCommand(), randomCommand(), unprivilegedCommand(), helpersCommand(),
-			benchCommand(), example.Command(), suiteCommand(),
+			benchCommand(), exampleCommand(), suiteCommand(os.Args),
 		},
 	}))
 }

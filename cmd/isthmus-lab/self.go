@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -21,15 +22,20 @@ import (
 // starts: the daemons, and run. Some of its own commands have the same names.
 const suiteName = "isthmus"
 
-// suiteCommand is "isthmus-lab isthmus".
-func suiteCommand() *cli.Command {
+// suiteCommand is "isthmus-lab isthmus". The many flags of daemons are made only where they are wanted: ranks are processes of this program, too.
+func suiteCommand(args []string) *cli.Command {
+	c := &cli.Command{Name: suiteName, Usage: "run a daemon, or start ranks, as isthmus does: a lab needs only this one executable", Hidden: true}
+	if !slices.Contains(args, suiteName) {
+		return c
+	}
 	all := []*cli.Command{runjob.Command()}
 	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command(), starter.Command()} {
 		d.Category = "daemons"
 		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus-lab "+suiteName+" ", 1)
 		all = append(all, d)
 	}
-	return &cli.Command{Name: suiteName, Usage: "run a daemon, or start ranks, as isthmus does: a lab needs only this one executable", Hidden: true, Subcommands: all}
+	c.Subcommands = all
+	return c
 }
 
 // suite returns a function for the command line of a daemon.

@@ -67,6 +67,9 @@ func runBundle(c *cli.Context) error {
 	if err := cmdline.Words(c, "bundle", 0); err != nil {
 		return err
 	}
+	if err := useContext(c); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
 	for _, flag := range []string{"broker", "frontal"} {
 		if c.IsSet(flag) {
 			if err := hostPort(c, "bundle", flag); err != nil {
@@ -94,8 +97,8 @@ func runBundle(c *cli.Context) error {
 	if err := col.collect(ctx); err != nil {
 		return err
 	}
-	slices.SortFunc(col.files, func(a, b bundle.File) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(col.gaps, func(a, b bundle.Gap) int { return strings.Compare(a.What, b.What) })
+	slices.SortStableFunc(col.files, func(a, b bundle.File) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(col.gaps, func(a, b bundle.Gap) int { return strings.Compare(a.What, b.What) })
 	b, err := bundle.Make(col.mask, now, col.files, col.gaps)
 	if err != nil {
 		return fmt.Errorf("bundle: %w", err)
@@ -224,6 +227,7 @@ func (l *collector) collect(ctx context.Context) error {
 	}
 	l.statuses(ctx, &asked, creds, all)
 	asked.Go(func() { l.logs(ctx, all) })
+	defer cmdline.Waiting("what daemons, logs and the doctor say")()
 	asked.Wait()
 	for _, id := range l.names {
 		l.mask.Learn(bundle.Name, id)
@@ -234,7 +238,7 @@ func (l *collector) collect(ctx context.Context) error {
 // credentials returns an admin's credentials, or nil.
 func (l *collector) credentials() (*control.Credentials, error) {
 	given := 0
-	for _, name := range []string{"cert", "tls-key", "ca"} {
+	for _, name := range certFlags {
 		if l.c.IsSet(name) {
 			given++
 		}
@@ -361,7 +365,7 @@ func hostAddress(a netip.AddrPort) netip.AddrPort {
 // statuses queries the brokers and frontals named by flags and settings, each once.
 func (l *collector) statuses(ctx context.Context, asked *sync.WaitGroup, creds *control.Credentials, all []settingsOf) {
 	if creds == nil {
-		l.gap("status", errors.New("it needs an admin's certificate (--cert, --tls-key, --ca)"))
+		l.gap("status", errors.New("it needs an admin's certificate (isthmus login, or --cert, --tls-key, --ca)"))
 		return
 	}
 	brokers, frontals := []string{l.c.String("broker")}, []string{l.c.String("frontal")}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
@@ -31,13 +34,15 @@ func caEnrollCommand() *cli.Command {
 			"the broker and the CA are those that a daemon's settings name; the daemon's own files do not change. The\n" +
 			"certificate is valid for some hours and is not renewed: present a new token.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "token", Usage: "the `TOKEN`, or - to read it from standard input", EnvVars: []string{"ISTHMUS_TOKEN"}},
+			&cli.StringFlag{Name: "token", Usage: "the `TOKEN`, or - to read it from standard input", EnvVars: []string{envToken}},
 			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`", DefaultText: "the first of --config"},
+			&cli.StringFlag{Name: "frontal", Usage: "the site's frontal, `HOST:PORT`, which passes a node's request on if the node does not reach the broker", DefaultText: "the token's"},
 			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of the frontal, proxy or helper that enrols, or of a daemon of the grid that a user enrols with"},
 			&cli.StringFlag{Name: "oidc-token", Usage: "instead of --token: `FILE` with an identity provider's token, or -"},
 			&cli.StringFlag{Name: "ca", Usage: "with --oidc-token: `FILE` with the certificate of the grid's CA", DefaultText: "that of --config"},
 			&cli.StringFlag{Name: "node", Usage: "this node's `NAME`, for a token that is valid for any node", DefaultText: "the host's"},
-			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to", DefaultText: "this one, or a user's folder for settings"}},
+			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to", DefaultText: "this one, or a user's folder for settings"},
+			cmdline.VerboseFlag()},
 		Action: func(c *cli.Context) error {
 			if c.IsSet("oidc-token") {
 				return enrollUser(c)
@@ -54,35 +59,33 @@ func caEnrollCommand() *cli.Command {
 			if token == "" {
 				return cmdline.Usage("ca enroll: give --token: the administrator of the grid's CA makes one with isthmus ca token")
 			}
-			if !c.IsSet("config") {
+			if c.IsSet("broker") {
 				if err := hostPort(c, "ca enroll", "broker"); err != nil {
+					return err
+				}
+			}
+			if c.IsSet("frontal") {
+				if err := hostPort(c, "ca enroll", "frontal"); err != nil {
 					return err
 				}
 			}
 			t, err := ca.ReadToken(token)
 			if err != nil {
-				return err
+				return ask.TokenFailed(c, "ca enroll", err)
 			}
 			where, err := placeOf(c, t.Identity)
 			if err != nil {
 				return err
 			}
-			broker := c.String("broker")
+			broker := cmp.Or(c.String("broker"), where.broker, t.Broker)
 			if broker == "" {
-				broker = where.broker
-			}
-			if broker == "" || c.IsSet("broker") {
 				if err := hostPort(c, "ca enroll", "broker"); err != nil {
 					return err
 				}
 			}
-			node := c.String("node")
-			if strings.HasSuffix(t.Identity, "/*") && node == "" {
-				host, err := os.Hostname()
-				if err != nil {
-					return fmt.Errorf("this host's name: %w; give --node", err)
-				}
-				node, _, _ = strings.Cut(host, ".")
+			node, err := nodeName(c, t)
+			if err != nil {
+				return err
 			}
 			// The first answer uses up the token: check first that the files can be written.
 			for _, dir := range where.folders() {
@@ -90,7 +93,11 @@ func caEnrollCommand() *cli.Command {
 					return err
 				}
 			}
-			got, err := enrol.Ask(c.Context, broker, token, node, nil)
+			var got *enrol.Enrolled
+			err = ask.Enrolment(c, "ca enroll", broker, func(ctx context.Context, dial ask.Dial) (err error) {
+				got, err = enrol.Ask(ctx, broker, token, node, orBy(cmp.Or(c.String("frontal"), t.Frontal), dial))
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -108,6 +115,30 @@ func caEnrollCommand() *cli.Command {
 			fmt.Fprintf(c.App.Writer, "tls:\n  cert: %s\n  key: %s\n  ca: %s\n", files.Cert, files.Key, files.CA)
 			return nil
 		},
+	}
+}
+
+// directTime is how long a node tries to reach the broker by itself.
+const directTime = 2 * time.Second
+
+// orBy returns a dial to the broker that goes by its site's frontal where the node has no way there; dial
+// itself if no frontal is named.
+func orBy(frontal string, dial ask.Dial) ask.Dial {
+	if frontal == "" {
+		return dial
+	}
+	return func(ctx context.Context, broker string) (net.Conn, error) {
+		direct, cancel := context.WithTimeout(ctx, directTime)
+		defer cancel()
+		c, err := dial(direct, broker)
+		if err == nil {
+			return c, nil
+		}
+		c, otherErr := dial(ctx, frontal)
+		if otherErr != nil {
+			return nil, fmt.Errorf("%w; by the frontal at %s: %w", err, frontal, otherErr)
+		}
+		return c, nil
 	}
 }
 
@@ -143,7 +174,11 @@ func enrollUser(c *cli.Context) error {
 	if err := writable(out); err != nil {
 		return err
 	}
-	got, err := enrol.AskAsUser(c.Context, broker, strings.TrimSpace(string(token)), roots[0], nil)
+	var got *enrol.Enrolled
+	err = ask.Enrolment(c, "ca enroll", broker, func(ctx context.Context, dial ask.Dial) (err error) {
+		got, err = enrol.AskAsUser(ctx, broker, strings.TrimSpace(string(token)), roots[0], dial)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
@@ -24,12 +24,12 @@ func ownFlags(whose string) []cli.Flag {
 }
 
 func ownCredentials(c *cli.Context, what string) (*control.Credentials, error) {
-	for _, name := range []string{"cert", "tls-key", "ca"} {
+	for _, name := range certFlags {
 		if !c.IsSet(name) {
 			return nil, cmdline.Usage(fmt.Sprintf("%s: give --%s", what, name))
 		}
 	}
-	return control.LoadCredentials(c.String("cert"), c.String("tls-key"), c.String("ca"))
+	return ask.Credentials(c, what)
 }
 
 // caRenewCommand is "isthmus ca renew": a new certificate for an old one.
@@ -43,8 +43,12 @@ func caRenewCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`"},
 			&cli.StringFlag{Name: "frontal", Usage: "instead of --broker, for a helper: address of its frontal, `HOST:PORT`"},
+			cmdline.VerboseFlag(),
 		}, ownFlags("the old")...),
 		Action: func(c *cli.Context) error {
+			if err := useContext(c); err != nil {
+				return fmt.Errorf("ca renew: %w", err)
+			}
 			if c.IsSet("broker") == c.IsSet("frontal") {
 				return cmdline.Usage("ca renew: give either --broker or --frontal")
 			}
@@ -52,19 +56,17 @@ func caRenewCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(c.Context, 15*time.Second)
-			defer cancel()
 			var chain [][]byte
 			if c.IsSet("broker") {
 				if err := hostPort(c, "ca renew", "broker"); err != nil {
 					return err
 				}
-				chain, err = enrol.Renew(ctx, c.String("broker"), creds, nil)
+				chain, err = renewAtBroker(c, creds)
 			} else {
 				if err := hostPort(c, "ca renew", "frontal"); err != nil {
 					return err
 				}
-				chain, err = renewAt(ctx, c.String("frontal"), creds)
+				chain, err = renewAt(c, c.String("frontal"), creds)
 			}
 			if err != nil {
 				return err
@@ -78,14 +80,21 @@ func caRenewCommand() *cli.Command {
 	}
 }
 
+// renewAtBroker requests a new certificate from the broker.
+func renewAtBroker(c *cli.Context, creds *control.Credentials) (chain [][]byte, err error) {
+	err = ask.Enrolment(c, "ca renew", c.String("broker"), func(ctx context.Context, dial ask.Dial) (err error) {
+		chain, err = enrol.Renew(ctx, c.String("broker"), creds, dial)
+		return err
+	})
+	return chain, err
+}
+
 // renewAt requests a helper's new certificate from a frontal.
-func renewAt(ctx context.Context, addr string, creds *control.Credentials) ([][]byte, error) {
-	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
-	defer e.Close()
-	s, err := e.Dial(ctx, control.DialConfig{Addr: addr, Role: control.RoleFrontal, Visit: true})
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	return s.Renew(ctx, creds.Certificate().Certificate)
+func renewAt(c *cli.Context, addr string, creds *control.Credentials) (chain [][]byte, err error) {
+	to := control.DialConfig{Addr: addr, Role: control.RoleFrontal, Visit: true}
+	err = ask.Daemon(c, "ca renew", creds, to, func(ctx context.Context, s *control.Session) (err error) {
+		chain, err = s.Renew(ctx, creds.Certificate().Certificate)
+		return err
+	})
+	return chain, err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -30,6 +30,7 @@ func caRevokeCommand(dir cli.Flag) *cli.Command {
 		Flags: append([]cli.Flag{dir,
 			&cli.StringFlag{Name: "list", Usage: "upload the revocation list in `FILE` unchanged"},
 			&cli.StringSliceFlag{Name: "broker", Usage: "address of a broker to upload the list to, `HOST:PORT`; may be repeated"},
+			cmdline.VerboseFlag(),
 		}, ownFlags("an admin's")...),
 		Action: func(c *cli.Context) error {
 			der, err := revocations(c)
@@ -107,22 +108,20 @@ func handOver(c *cli.Context, addr string, der []byte) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return cmdline.Usage(fmt.Sprintf("ca revoke: --broker %s: want HOST:PORT", addr))
 	}
+	if err := useContext(c); err != nil {
+		return fmt.Errorf("ca revoke: %w", err)
+	}
 	creds, err := ownCredentials(c, "ca revoke")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Context, 10*time.Second)
-	defer cancel()
-	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
-	defer e.Close()
-	s, err := e.Dial(ctx, control.DialConfig{Addr: addr, Role: control.RoleBroker})
+	var r *controlpb.RevokeResponse
+	err = ask.Daemon(c, "ca revoke", creds, control.DialConfig{Addr: addr, Role: control.RoleBroker}, func(ctx context.Context, s *control.Session) (err error) {
+		r, err = controlpb.NewAdminClient(s.Conn()).Revoke(ctx, &controlpb.RevocationList{Der: der})
+		return control.FromStatus(err)
+	})
 	if err != nil {
 		return err
-	}
-	defer s.Close()
-	r, err := controlpb.NewAdminClient(s.Conn()).Revoke(ctx, &controlpb.RevocationList{Der: der})
-	if err != nil {
-		return control.FromStatus(err)
 	}
 	kept := "stores it in " + r.GetKept()
 	if r.GetKept() == "" {

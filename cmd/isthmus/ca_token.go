@@ -81,6 +81,8 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 			&cli.DurationFlag{Name: "cert-valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"},
 			&cli.IntFlag{Name: "uses", Value: 1, Usage: "how many times the token works"},
 			&cli.StringFlag{Name: "project", Usage: "the projects of a user: `NAMES` separated by commas"},
+			&cli.StringFlag{Name: "broker", Usage: "for isthmus up: the address of the broker, `HOST:PORT`"},
+			&cli.StringFlag{Name: "frontal", Usage: "for isthmus up: the address of a helper's frontal, `HOST:PORT`"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}},
 		Action: func(c *cli.Context) error {
 			if err := cmdline.Words(c, "ca token", 2); err != nil {
@@ -108,6 +110,9 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 				Identity: c.Args().Get(0) + " " + c.Args().Get(1), Expires: now.Add(c.Duration("valid")).UnixMilli(),
 				Valid: int64(c.Duration("cert-valid") / time.Second), Uses: c.Int("uses"),
 			}
+			if err := tellHost(c, &t); err != nil {
+				return err
+			}
 			if c.IsSet("project") {
 				t.Projects = strings.Split(c.String("project"), ",")
 			}
@@ -118,6 +123,19 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 			return printToken(c, text)
 		},
 	}
+}
+
+// tellHost adds to a token what its host has to know.
+func tellHost(c *cli.Context, t *ca.Token) error {
+	for _, name := range []string{"broker", "frontal"} {
+		if c.IsSet(name) {
+			if err := hostPort(c, "ca token", name); err != nil {
+				return err
+			}
+		}
+	}
+	t.Broker, t.Frontal = c.String("broker"), c.String("frontal")
+	return nil
 }
 
 // printToken prints a token, or with --json also its contents.

@@ -21,6 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/support/doctor"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -89,6 +90,8 @@ func look(ctx context.Context, s doctor.Subject) doctor.Observations {
 	if terminal(os.Stderr) {
 		s.Progress = func(what string) { fmt.Fprintf(os.Stderr, "\r%s ...\x1b[K", what) }
 		defer fmt.Fprint(os.Stderr, "\r\x1b[K")
+	} else {
+		defer cmdline.Waiting("the answers of what is tried")()
 	}
 	return doctor.Look(ctx, s)
 }
@@ -154,7 +157,7 @@ func helperSubject(file string, text []byte) (doctor.Subject, error) {
 	}
 	via, err := httpProxy(cfg.HTTPProxy.Address, cfg.HTTPProxy.User, cfg.HTTPProxy.PasswordFile)
 	return doctor.Subject{
-		Role: control.RoleHelper, Settings: file, Denied: texts(cfg.Advice()), Address: cfg.Frontal, HTTPProxy: via, Socket: cfg.Socket,
+		Role: control.RoleHelper, Settings: file, Denied: texts(cfg.Advice()), Address: cfg.Frontal, HTTPProxy: via, Socket: cfg.Socket, Door: cfg.Socket + nodeservice.DoorSuffix,
 		Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA),
 	}, err
 }

@@ -19,7 +19,7 @@ func TestDoctorMistakes(t *testing.T) {
 		{[]string{"doctor", "sitea"}, "doctor: want [SITE-A SITE-B]"},
 		{[]string{"doctor", "--config", "x", "--proxy", "here", "a", "b"}, "doctor: --proxy here: want ADDRESS:PORT"},
 		{append(append([]string{"doctor", "--frontal", "h:1"}, admin...), "a", "b"), "doctor: only the broker knows how sites connect; give --broker instead of --frontal"},
-		{append(append([]string{"doctor"}, admin...), "a", "b"), "doctor: give either --broker or --frontal"},
+		{append(append([]string{"doctor"}, admin...), "a", "b"), "doctor: give either --broker or --frontal, or log in once (isthmus login --help)"},
 		{[]string{"doctor", "--broker", "h:1", "a", "b"}, "doctor: give --cert: this request needs an admin's certificate (isthmus ca issue admin NAME)"},
 	} {
 		r := isthmus(t, t.TempDir(), tc.words...)

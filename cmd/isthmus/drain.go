@@ -36,6 +36,7 @@ func drainCommand() *cli.Command {
 			&cli.StringFlag{Name: "socket", Usage: "instead of a daemon's name: its admin `SOCKET` (the setting admin_socket)"},
 			&cli.DurationFlag{Name: "wait", Value: 15 * time.Minute, Usage: "how long to wait for the daemon to end; 0s returns as soon as it drains"},
 			&cli.BoolFlag{Name: "json", Usage: "print the remaining links as one object, about twice a second"},
+			cmdline.VerboseFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			socket := c.String("socket")
@@ -50,13 +51,26 @@ func drainCommand() *cli.Command {
 			if c.Duration("wait") < 0 {
 				return cmdline.Usage("drain: --wait: want 0s or more")
 			}
-			return drain(c.Context, c.App.Writer, socket, c.Duration("wait"), c.Bool("json"))
+			err := drain(c.Context, c.App.Writer, socket, c.Duration("wait"), c.Bool("json"))
+			if err == nil || errors.Is(err, errWaited) {
+				return err
+			}
+			f := &cmdline.Failure{Cause: "drain: " + err.Error(), Next: "systemctl status 'isthmus-*'", Err: err, Verbose: c.Bool("verbose")}
+			if errors.Is(err, errSilent) {
+				f.Cause = fmt.Sprintf("drain: %s: %v: it is stopped or overloaded, and drains when it goes on", socket, err)
+				f.Next += "; to end it at once: systemctl kill --signal=KILL UNIT"
+			}
+			return f
 		},
 	}
 }
 
-// errWaited says that the wait is over.
-var errWaited = errors.New("the daemon is still draining and will continue")
+var (
+	// errWaited says that the wait is over.
+	errWaited = errors.New("the daemon is still draining and will continue")
+	// errSilent says that the daemon has not confirmed the order.
+	errSilent = errors.New("the daemon accepts the order and does not answer")
+)
 
 // drain gives the order and reports what is left until the daemon has ended.
 func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, asJSON bool) error {
@@ -66,13 +80,13 @@ func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, 
 	if wait > 0 {
 		bound := time.AfterFunc(wait, func() { cancel(errWaited) })
 		defer bound.Stop()
-	} else {
-		bound := time.AfterFunc(10*time.Second, func() { cancel(errors.New("the daemon did not answer within 10 s")) })
-		defer bound.Stop()
 	}
+	silence := time.AfterFunc(cmdline.AnswerTime, func() { cancel(errSilent) })
+	defer silence.Stop()
 	var last daemon.Progress
 	ordered := errors.New("the daemon drains")
 	err := daemon.Drain(ctx, socket, func(p daemon.Progress) {
+		silence.Stop()
 		first, changed := last.Daemon == "", last.Left != p.Left || last.State != p.State
 		last = p
 		switch {

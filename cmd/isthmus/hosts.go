@@ -5,77 +5,66 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/launch/submit"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // hostsCommand is "isthmus hosts".
 func hostsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "hosts",
-		Usage: "list the grid's nodes, nearest first, and their offers",
+		Usage: "list the grid's nodes, nearest first, what they offer and what is free",
 		Description: "The order is that in which isthmus run books hosts, and does not change with measurement noise: sites by their distance\n" +
 			"from this node, and the hosts of a site by name. Hosts of unknown latency and hosts that accept no jobs come last.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper"},
+			helperFlag(),
 			&cli.DurationFlag{Name: "wait", Value: 3 * time.Second, Usage: "how long to wait until the latency of every node that accepts jobs is known"},
 			&cli.BoolFlag{Name: "json", Usage: "print one object per line and node"},
+			cmdline.VerboseFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if c.String("helper") == "" {
-				return cmdline.Usage("hosts: name this node's helper with --helper or ISTHMUS_HELPER")
-			}
-			list, err := listHosts(c.Context, c.String("helper"), c.Duration("wait"))
+			grid, err := gridOf(c)
 			if err != nil {
-				return fmt.Errorf("hosts: %w", err)
+				return err
 			}
+			defer grid.Close()
+			list, err := listHosts(c.Context, grid, c.Duration("wait"))
+			if err != nil {
+				return ask.HelperFailed(c, "hosts", err)
+			}
+			if list.Stale != "" {
+				grid.Stale(list.Stale)
+			}
+			free := freeJobs(c.Context, grid, list.Hosts)
 			if c.Bool("json") {
-				return hostsJSON(c.App.Writer, list)
+				return hostsJSON(c.App.Writer, list.Hosts, free)
 			}
-			return hostsTable(c.App.Writer, list)
+			return cmdline.Coloured(c.App.Writer, func(w io.Writer) error { return hostsTable(w, list.Hosts, free) })
 		},
 	}
 }
 
-const (
-	hostsCall  = 20 * time.Second       // for one answer of the helper
-	hostsAgain = 100 * time.Millisecond // between two queries while latencies are measured
-)
+// hostsAgain is the interval between two queries while latencies are measured.
+const hostsAgain = 100 * time.Millisecond
 
 // listHosts queries a helper, repeatedly until it knows the distance of every node or the wait is
 // over.
-func listHosts(ctx context.Context, helper string, wait time.Duration) ([]*gatepb.Host, error) {
-	path, err := filepath.Abs(helper)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := grpc.NewClient("unix://"+path+".gate", grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
+func listHosts(ctx context.Context, grid *submit.Grid, wait time.Duration) (*gatepb.HostsResponse, error) {
 	for end := time.Now().Add(wait); ; {
-		callCtx, cancel := context.WithTimeout(ctx, hostsCall)
-		list, err := gatepb.NewDeskClient(conn).Hosts(callCtx, &gatepb.HostsRequest{})
-		cancel()
-		if err != nil {
-			return nil, fmt.Errorf("helper %s: %w", helper, control.FromStatus(err))
-		}
-		if measured(list.Hosts) || time.Now().After(end) {
-			return list.Hosts, nil
+		list, err := grid.List(ctx)
+		if err != nil || measured(list.Hosts) || time.Now().After(end) {
+			return list, err
 		}
 		if err := sleep.For(ctx, hostsAgain); err != nil {
 			return nil, err
@@ -93,11 +82,37 @@ func measured(hosts []*gatepb.Host) bool {
 	return true
 }
 
-func hostsTable(w io.Writer, hosts []*gatepb.Host) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "host\tstate\tsilent\tlatency\tjobs\tprocesses\tmemory\tcores")
+// freeTime bounds the wait for the nodes to say how many jobs they have.
+const freeTime = 1500 * time.Millisecond
+
+// freeJobs returns how many more jobs each node has room for. Nodes that accept none, or do not answer,
+// are not in it.
+func freeJobs(ctx context.Context, grid *submit.Grid, hosts []*gatepb.Host) map[string]int {
+	ctx, cancel := context.WithTimeout(ctx, freeTime)
+	defer cancel()
+	var nodes []overlay.NodeID
 	for _, h := range hosts {
-		silent, latency, processes, memory, cores := "-", "-", strconv.Itoa(int(h.Processes)), "any", "any"
+		if n, err := overlay.ParseNodeID(h.Node); err == nil && h.Jobs > 0 && h.State == offer.Up.String() {
+			nodes = append(nodes, n)
+		}
+	}
+	held := grid.Reservations(ctx, nodes)
+	free := make(map[string]int, len(held))
+	for _, h := range hosts {
+		if n, err := overlay.ParseNodeID(h.Node); err == nil {
+			if taken, answered := held[n]; answered {
+				free[h.Node] = max(0, int(h.Jobs)-taken)
+			}
+		}
+	}
+	return free
+}
+
+func hostsTable(w io.Writer, hosts []*gatepb.Host, free map[string]int) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "host\tstate\tsilent\tlatency\tfree\tjobs\tprocesses\tmemory\tcores\tpower")
+	for _, h := range hosts {
+		silent, latency, processes, memory, cores, power := "-", "-", strconv.Itoa(int(h.Processes)), "any", "any", "-"
 		if h.SilentMs > 0 {
 			silent = (time.Duration(h.SilentMs) * time.Millisecond).Round(time.Second).String()
 		}
@@ -110,10 +125,17 @@ func hostsTable(w io.Writer, hosts []*gatepb.Host) error {
 		if h.Cpu > 0 {
 			cores = strconv.FormatFloat(float64(h.Cpu)/1000, 'f', -1, 64)
 		}
+		if h.Power > 0 {
+			power = strconv.Itoa(int(h.Power))
+		}
+		room := "-"
+		if n, known := free[h.Node]; known {
+			room = strconv.Itoa(n)
+		}
 		if h.Jobs == 0 {
 			processes, memory, cores = "-", "-", "-"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", h.Node, h.State, silent, latency, h.Jobs, processes, memory, cores)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.Node, h.State, silent, latency, room, h.Jobs, processes, memory, cores, power)
 	}
 	return tw.Flush()
 }
@@ -124,16 +146,21 @@ type hostLine struct {
 	State     string  `json:"state"`                // up, away or unknown
 	SilentS   float64 `json:"silent_s,omitempty"`   // since it was last known to be up
 	LatencyMS float64 `json:"latency_ms,omitempty"` // round trip; absent: not measured
+	Free      *int    `json:"free_jobs,omitempty"`  // how many more jobs it has room for now; absent: it does not say
 	Jobs      uint32  `json:"jobs"`                 // at a time; 0: none
 	Processes uint32  `json:"processes"`            // of one job
 	Memory    uint64  `json:"memory"`               // bytes for all jobs; 0: not limited
 	Cores     float64 `json:"cores"`                // for all jobs; 0: not limited
+	Power     uint32  `json:"power,omitempty"`      // of all cores, in millions of multiplications and additions a second; absent: unknown
 }
 
-func hostsJSON(w io.Writer, hosts []*gatepb.Host) error {
+func hostsJSON(w io.Writer, hosts []*gatepb.Host, free map[string]int) error {
 	out := json.NewEncoder(w)
 	for _, h := range hosts {
-		line := hostLine{h.Node, h.State, float64(h.SilentMs) / 1e3, float64(h.LatencyNs) / 1e6, h.Jobs, h.Processes, h.Memory, float64(h.Cpu) / 1e3}
+		line := hostLine{h.Node, h.State, float64(h.SilentMs) / 1e3, float64(h.LatencyNs) / 1e6, nil, h.Jobs, h.Processes, h.Memory, float64(h.Cpu) / 1e3, h.Power}
+		if n, known := free[h.Node]; known {
+			line.Free = &n
+		}
 		if err := out.Encode(line); err != nil {
 			return err
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/broker"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/cmd/internal/example"
 	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
@@ -27,10 +26,11 @@ func main() {
 		Name:  "isthmus",
 		Usage: "run a message-passing job across sites separated by firewalls",
 		Commands: []*cli.Command{
-			runjob.Command(), psCommand(), killCommand(), hostsCommand(), nodeCommand(), runjob.KeyCommand(), caCommand(), checkCommand(), policyCommand(), drainCommand(), statusCommand(), planCommand(), doctorCommand(), bundleCommand(), auditCommand(),
-			example.Command(), movedCommand("demo"), movedCommand("lab"), movedCommand("bench"),
+			runjob.Command(), runjob.AttachCommand(), psCommand(), killCommand(), hostsCommand(), topCommand(), nodeCommand(), upCommand(), runjob.KeyCommand(), caCommand(), checkCommand(), policyCommand(), drainCommand(), statusCommand(), planCommand(), loginCommand(), logoutCommand(), contextCommand(), doctorCommand(), bundleCommand(), auditCommand(),
+			movedCommand("demo"), movedCommand("lab"), movedCommand("bench"), movedCommand("example"),
 		},
 	}
+	app.Commands = append(app.Commands, compilerCommands()...)
 	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command(), starter.Command()} {
 		d.Category = "daemons"
 		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus ", 1)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -217,7 +218,7 @@ func (a allocation) offerText(site overlay.SiteID, account string) string {
 	return text
 }
 
-// serve runs the helper until it is told to end, and then removes its folder's contents.
+// serve runs the helper until a signal ends it, and then removes its folder's contents.
 func (a allocation) serve(c *cli.Context, h allocationHelper) error {
 	if err := privateFolder(a.dir); err != nil {
 		return fmt.Errorf("node: %w", err)
@@ -229,7 +230,7 @@ func (a allocation) serve(c *cli.Context, h allocationHelper) error {
 		}
 	}
 	if h.token != "" {
-		if err := h.enrol(c.Context); err != nil {
+		if err := h.enrol(c); err != nil {
 			return fmt.Errorf("node: %w", err)
 		}
 	}
@@ -243,12 +244,16 @@ func (a allocation) serve(c *cli.Context, h allocationHelper) error {
 
 // enrol gets the node's certificate with its token, unless one is left from a helper that was
 // killed here: a node enrols only once.
-func (h allocationHelper) enrol(ctx context.Context) error {
+func (h allocationHelper) enrol(c *cli.Context) error {
 	if creds, err := control.LoadCredentials(h.files.Cert, h.files.Key, h.files.CA); err == nil && creds.Identity().Node() == h.node && time.Now().Before(creds.Leaf().NotAfter) {
 		return nil
 	}
 	_, host, _ := strings.Cut(h.node.Name, ".")
-	got, err := enrol.Ask(ctx, h.broker, h.token, host, nil)
+	var got *enrol.Enrolled
+	err := ask.Enrolment(c, "node", h.broker, func(ctx context.Context, dial ask.Dial) (err error) {
+		got, err = enrol.Ask(ctx, h.broker, h.token, host, dial)
+		return err
+	})
 	if err != nil {
 		return err
 	}

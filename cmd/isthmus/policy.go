@@ -56,6 +56,11 @@ func policyExplainCommand() *cli.Command {
 					return cmdline.Usage("policy explain: give --" + name)
 				}
 			}
+			if !c.IsSet("policy") {
+				if err := useContext(c); err != nil {
+					return fmt.Errorf("policy explain: %w", err)
+				}
+			}
 			if c.IsSet("policy") == c.IsSet("broker") {
 				return cmdline.Usage("policy explain: give either --policy or --broker")
 			}

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/submit"
@@ -17,25 +23,39 @@ import (
 )
 
 // helperFlag names the helper through which a command sees the grid.
-func helperFlag() cli.Flag {
-	return &cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper"}
-}
+func helperFlag() cli.Flag { return ask.HelperFlag("`SOCKET` of this node's helper") }
 
 // gridOf returns the grid that a command sees.
 func gridOf(c *cli.Context) (*submit.Grid, error) {
-	if c.String("helper") == "" {
+	helper := ask.Helper(c)
+	if helper == "" {
 		return nil, cmdline.Usage(c.Command.Name + ": name this node's helper with --helper or " + ranks.EnvHelper)
 	}
-	return submit.Dial(c.String("helper"))
+	grid, err := submit.Dial(helper)
+	if err == nil {
+		grid.Stale = func(why string) {
+			ask.StaleList(c, c.Command.Name+": other sites' hosts are as before, or missing", why, nil).Print(os.Stderr, c.App.Name)
+		}
+		grid.Slow = func(nodes []overlay.NodeID) { fmt.Fprintf(os.Stderr, "isthmus: waiting for %s\n", someNodes(nodes)) }
+	}
+	return grid, err
 }
 
 // psCommand is "isthmus ps": the jobs of the grid.
 func psCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ps",
-		Usage: "list the jobs that are starting or running on the grid's hosts",
-		Flags: []cli.Flag{helperFlag(), &cli.BoolFlag{Name: "json", Usage: "print one object per line and job"}},
+		Usage: "list the jobs that are starting or running on the grid's hosts, or your detached jobs",
+		Flags: []cli.Flag{
+			helperFlag(),
+			&cli.BoolFlag{Name: "detached", Usage: "list your jobs of isthmus run --detach on this host, also those that have ended; needs no helper"},
+			&cli.BoolFlag{Name: "json", Usage: "print one object per line and job"},
+			cmdline.VerboseFlag(),
+		},
 		Action: func(c *cli.Context) error {
+			if c.Bool("detached") {
+				return listDetached(c)
+			}
 			grid, err := gridOf(c)
 			if err != nil {
 				return err
@@ -43,16 +63,50 @@ func psCommand() *cli.Command {
 			defer grid.Close()
 			jobs, silent, err := grid.Jobs(c.Context)
 			if err != nil {
-				return fmt.Errorf("ps: %w", err)
+				return ask.HelperFailed(c, "ps", err)
 			}
 			if err := printJobs(c, jobs); err != nil {
 				return err
 			}
-			for node, why := range silent {
-				fmt.Fprintf(os.Stderr, "isthmus: %s did not answer: %v\n", node, why)
+			if len(silent) > 0 {
+				silentNodes(c, silent).Print(os.Stderr, c.App.Name)
 			}
 			return nil
 		},
+	}
+}
+
+// maxNodes bounds the nodes that a message names.
+const maxNodes = 3
+
+// someNodes names some of the nodes; without any, what lists them.
+func someNodes(nodes []overlay.NodeID) string {
+	if len(nodes) == 0 {
+		return "the helper's list of hosts"
+	}
+	var names []string
+	for _, n := range nodes[:min(len(nodes), maxNodes)] {
+		names = append(names, n.String())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(nodes) - maxNodes; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// silentNodes says that nodes are up and their node services did not answer.
+func silentNodes(c *cli.Context, silent map[overlay.NodeID]error) *cmdline.Failure {
+	nodes := slices.SortedFunc(maps.Keys(silent), func(a, b overlay.NodeID) int { return cmp.Compare(a.Key(), b.Key()) })
+	var why []error
+	for _, n := range nodes {
+		why = append(why, fmt.Errorf("%v: %w", n, silent[n]))
+	}
+	return &cmdline.Failure{
+		Cause:   c.Command.Name + ": no answer from " + someNodes(nodes) + ", whose jobs are missing here",
+		Between: "this node's helper and theirs",
+		Next:    "there: systemctl status isthmus-helper; here: isthmus ps -v says why",
+		Err:     errors.Join(why...), Verbose: c.Bool("verbose"),
 	}
 }
 
@@ -72,28 +126,27 @@ type jobLine struct {
 }
 
 func printJobs(c *cli.Context, jobs []submit.RunningJob) error {
-	out := json.NewEncoder(c.App.Writer)
-	table := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	if !c.Bool("json") {
-		fmt.Fprintln(table, "job\tstate\tby\tprocesses\tlive\thosts\tage\tprogram")
+		return cmdline.Coloured(c.App.Writer, func(w io.Writer) error { return jobsTable(w, jobs) })
 	}
+	out := json.NewEncoder(c.App.Writer)
 	for _, j := range jobs {
 		var hosts []string
 		for _, n := range j.Hosts {
 			hosts = append(hosts, n.String())
 		}
-		if c.Bool("json") {
-			if err := out.Encode(jobLine{j.ID, j.State, j.By, j.Processes, hosts, j.Age.Seconds(), j.Argv, j.Ranks, j.Replicas, j.Live}); err != nil {
-				return err
-			}
-			continue
+		if err := out.Encode(jobLine{j.ID, j.State, j.By, j.Processes, hosts, j.Age.Seconds(), j.Argv, j.Ranks, j.Replicas, j.Live}); err != nil {
+			return err
 		}
-		program := "-"
-		if len(j.Argv) > 0 {
-			program = strings.Join(j.Argv, " ")
-			program = program[:min(len(program), 60)]
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%v\t%s\n", j.ID, j.State, j.By, j.Processes, liveText(j), len(hosts), j.Age.Round(time.Second), program)
+	}
+	return nil
+}
+
+func jobsTable(w io.Writer, jobs []submit.RunningJob) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "job\tstate\tby\tprocesses\tlive\thosts\tage\tprogram")
+	for _, j := range jobs {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%v\t%s\n", j.ID, j.State, j.By, j.Processes, liveText(j), len(j.Hosts), j.Age.Round(time.Second), programText(j.Argv))
 	}
 	return table.Flush()
 }

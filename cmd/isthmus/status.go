@@ -5,13 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
+	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -25,40 +27,46 @@ func adminFlags() []cli.Flag {
 		&cli.StringFlag{Name: "cert", Usage: "`FILE` with the certificate of an admin (isthmus ca issue admin NAME)"},
 		&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with its key"},
 		&cli.StringFlag{Name: "ca", Usage: "`FILE` with the certificate of the grid's CA"},
+		contextFlag(), cmdline.VerboseFlag(),
 	}
+}
+
+// commandName returns the words that name a command, as in "policy explain".
+func commandName(c *cli.Context) string {
+	_, name, _ := strings.Cut(c.Command.HelpName, " ")
+	return name
 }
 
 // askAdmin makes one call to the daemon selected by the flags.
 func askAdmin(c *cli.Context, call func(context.Context, controlpb.AdminClient) error) error {
+	if err := useContext(c); err != nil {
+		return fmt.Errorf("%s: %w", commandName(c), err)
+	}
 	addr, role := c.String("broker"), control.RoleBroker
 	if c.IsSet("frontal") {
 		addr, role = c.String("frontal"), control.RoleFrontal
 	}
-	if addr == "" || c.IsSet("broker") && c.IsSet("frontal") {
+	if c.IsSet("broker") && c.IsSet("frontal") {
 		return cmdline.Usage(c.Command.Name + ": give either --broker or --frontal")
+	}
+	if addr == "" {
+		return cmdline.Usage(c.Command.Name + ": give either --broker or --frontal, or log in once (isthmus login --help)")
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return cmdline.Usage(fmt.Sprintf("%s: --%v %s: want HOST:PORT", c.Command.Name, role, addr))
 	}
-	for _, name := range []string{"cert", "tls-key", "ca"} {
+	for _, name := range certFlags {
 		if !c.IsSet(name) {
 			return cmdline.Usage(fmt.Sprintf("%s: give --%s: this request needs an admin's certificate (isthmus ca issue admin NAME)", c.Command.Name, name))
 		}
 	}
-	creds, err := control.LoadCredentials(c.String("cert"), c.String("tls-key"), c.String("ca"))
+	creds, err := ask.Credentials(c, commandName(c))
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Context, 10*time.Second)
-	defer cancel()
-	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
-	defer e.Close()
-	s, err := e.Dial(ctx, control.DialConfig{Addr: addr, Role: role})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return control.FromStatus(call(ctx, controlpb.NewAdminClient(s.Conn())))
+	return ask.Daemon(c, commandName(c), creds, control.DialConfig{Addr: addr, Role: role}, func(ctx context.Context, s *control.Session) error {
+		return control.FromStatus(call(ctx, controlpb.NewAdminClient(s.Conn())))
+	})
 }
 
 // statusCommand is "isthmus status".
@@ -75,12 +83,12 @@ func statusCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				if c.IsSet("broker") && !c.Bool("json") {
+				if !c.IsSet("frontal") && !c.Bool("json") {
 					var s broker.Status
 					if err := json.Unmarshal(r.Json, &s); err != nil {
 						return fmt.Errorf("this version does not understand the broker's answer (%w); use --json", err)
 					}
-					return s.WriteTable(c.App.Writer, time.Now())
+					return cmdline.Coloured(c.App.Writer, func(w io.Writer) error { return s.WriteTable(w, time.Now()) })
 				}
 				var pretty bytes.Buffer
 				if err := json.Indent(&pretty, r.Json, "", "  "); err != nil {

@@ -38,9 +38,12 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"lab"}, "this command is now: isthmus-lab"},
 		{[]string{"bench", "p2p"}, "this command is now: isthmus-lab bench p2p"},
 		{[]string{"job", "frobnicate"}, `job: unknown command "frobnicate" (--help lists them)`},
-		{[]string{"example", "frobnicate"}, `example: unknown command "frobnicate" (--help lists them)`},
+		{[]string{"example", "is", "--class", "W"}, "this command is now: isthmus-lab example is --class W"},
 
 		{[]string{"run"}, "run: give either -n or --ranks"},
+		{[]string{"run", "--helper", "h.sock", "--hosts", "n1@a", "--hostfile", "f", "true"}, "run: give either --hosts or --hostfile"},
+		{[]string{"run", "--helper", "h.sock", "--hostfile", "f", "true"}, "run: --hostfile: open f: no such file or directory"},
+		{[]string{"run", "--np", "0", "true"}, "run: 0 processes: want at least 1"},
 		{[]string{"hosts"}, "hosts: name this node's helper with --helper or ISTHMUS_HELPER"},
 		{[]string{"hosts", "now"}, `hosts: "now" is not expected here; see --help`},
 		{[]string{"run", "-n", "2", "--ranks", "0-1", "true"}, "run: give either -n or --ranks"},
@@ -62,11 +65,31 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"run", "-n", "4", "--groups", "a:1,b:2", "true"}, `run: --groups: groups "a:1,b:2": 3 ranks in all groups, and 4 in the job`},
 
 		{[]string{"run", "--helper", "s", "-n", "2", "--send-deterministic", "true"}, "run: --send-deterministic is for jobs with replicas: give --replicas 2 or more, or omit it"},
+		{[]string{"run", "--helper", "s", "-n", "2", "--replace", "-1", "true"}, "run: --replace -1: want the number of processes that may be replaced, 0 for none"},
+		{[]string{"run", "--helper", "s", "-n", "2", "--replace", "1", "-r", "2", "--independent", "true"}, "run: --replace: with --independent there is no replica from which a new one could have its state: omit one of them"},
+		{[]string{"run", "--helper", "s", "-n", "2", "--replace", "63", "-r", "2", "true"}, "run: --replace 63: with --replicas at most 62"},
+		{[]string{"run", "--helper", "s", "-n", "2", "--replace", "1", "--show-map", "true"}, "run: --replace: --show-map shows no processes that replace others: omit one of them"},
+		{[]string{"run", "-n", "2", "--replace", "1", "true"}, "run: --replace is for jobs over the grid: name this node's helper with --helper or ISTHMUS_HELPER, and omit --ranks and --key"},
+		{[]string{"run", "-n", "2", "--replicas", "0", "true"}, "run: --replicas 0: want at least 1, which means no replication"},
+		{[]string{"run", "--helper", "s", "-n", "2", "--copies", "-1", "true"}, "run: --replicas -1: want at least 1, which means no replication"},
+		{[]string{"run", "-n", "2", "-r", "2", "--replica-table", "both", "true"}, "run: --replica-table both: want one of parallel, primary"},
+		{[]string{"run", "-n", "2", "-r", "2", "true"}, "run: --replicas is for jobs over the grid: name this node's helper with --helper or ISTHMUS_HELPER, and omit --ranks and --key"},
 		{[]string{"run", "--helper", "s", "-n", "2", "-r", "2", "--replica-table", "both", "true"}, "run: --replica-table both: want one of parallel, primary"},
 		{[]string{"run", "--helper", "s", "-n", "2", "--copies", "2", "--independent", "--replica-table", "primary", "true"}, "run: --replica-table is for the message library, which --independent says the program does not use: omit one of them"},
 		{[]string{"run", "--helper", "s", "-r", "2", "--hosts", "a/n1:2,b/n1:1", "true"}, "run: --hosts has 3 processes, which --replicas 2 cannot share: want a multiple of 2"},
 		{[]string{"run", "--helper", "s", "-n", "2", "-r", "2", "--hosts", "a/n1:2", "true"}, "run: --hosts has 2 processes, which contradicts -n 2 --replicas 2: they need 4"},
 		{[]string{"run", "--helper", "s", "--pin-rank0", "--hosts", "a/n1:2", "true"}, "run: --pin-rank0: --profile, or --hosts with numbers of ranks, says already where rank 0 runs: omit one of them"},
+
+		{[]string{"run", "--detach", "--ranks", "0", "true"}, "run: --detach is for whole jobs, and --ranks starts a part of one: omit one of them"},
+		{[]string{"run", "--detach", "-n", "1", "--dry-run", "true"}, "run: --detach: --dry-run starts nothing: omit one of them"},
+		{[]string{"run", "--detach", "-n", "1", "--output-limit", "1KiB", "true"}, "run: --output-limit 1KiB: want a size of 1MiB or more"},
+		{[]string{"run", "-n", "1", "--stdin", "x", "true"}, "run: --stdin goes with --detach"},
+		{[]string{"attach"}, "attach: want JOB"},
+		{[]string{"top"}, "top: name this node's helper with --helper or ISTHMUS_HELPER, or log in as an admin: isthmus login --help"},
+		{[]string{"top", "--every", "0s"}, "top: --every: want 100ms or more"},
+		{[]string{"top", "--frontal", "f:1"}, "top: a frontal has no picture to show: isthmus status --frontal f:1"},
+		{[]string{"top", "--helper", "h.sock"}, "top: needs a terminal: --once prints the picture once; isthmus status, hosts and ps --json are for programs"},
+		{[]string{"ps"}, "ps: name this node's helper with --helper or ISTHMUS_HELPER"},
 
 		{[]string{"job", "new"}, "job new: want NAME"},
 		{[]string{"job", "new", "a", "b"}, "job new: want NAME"},
@@ -89,7 +112,6 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"ca", "enroll", "--broker", "b:1"}, "ca enroll: give --token: the administrator of the grid's CA makes one with isthmus ca token"},
 		{[]string{"ca", "enroll", "--broker", "b:1", "--oidc-token", "t"}, "ca enroll: give --ca, the certificate of the grid's CA: the token is sent only to a broker of that grid"},
 		{[]string{"ca", "enroll", "--broker", "b:1", "--oidc-token", "t", "--token", "x"}, "ca enroll: --oidc-token goes with neither --token (or ISTHMUS_TOKEN) nor --node"},
-		{[]string{"ca", "enroll", "--token", "x"}, "ca enroll: give --broker HOST:PORT"},
 		{[]string{"ca", "renew"}, "ca renew: give either --broker or --frontal"},
 		{[]string{"ca", "renew", "--broker", "b:1"}, "ca renew: give --cert"},
 		{[]string{"ca", "revoke"}, "ca revoke: want ROLE NAME | SERIAL"},
@@ -99,7 +121,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"ca", "issue", "--valid", "0s", "frontal", "sitea"}, "ca issue: --valid must be positive"},
 		{[]string{"ca", "issue", "frontal", "sitea", "--out", "x"}, "ca issue: flags come before other words: put --out in front of frontal"},
 
-		{[]string{"status"}, "status: give either --broker or --frontal"},
+		{[]string{"status"}, "status: give either --broker or --frontal, or log in once (isthmus login --help)"},
 		{append([]string{"status", "--frontal", "host:1"}, admin...), "status: give either --broker or --frontal"},
 		{[]string{"status", "--broker", "host"}, "status: --broker host: want HOST:PORT"},
 		{[]string{"status", "--broker", "host:443"}, "status: give --cert: this request needs an admin's certificate (isthmus ca issue admin NAME)"},
@@ -131,7 +153,7 @@ func TestWhatIsWrongOtherwise(t *testing.T) {
 		{[]string{"run", "--ranks", "0-1", "--size", "4", "--key", "none.key", "true"}, "job key: stat none.key: no such file or directory"},
 		{[]string{"run", "-n", "1", "--key", "loose.key", "true"}, "job key loose.key can be read by others (mode 0644): run chmod 600 loose.key"},
 		{[]string{"ca", "issue", "--dir", "none", "frontal", "sitea"}, "CA in none: open none/ca.pem: no such file or directory; make one with `isthmus ca init`"},
-		{[]string{"status", "--broker", "host:443", "--cert", "none.pem", "--tls-key", "k", "--ca", "a"}, "certificate: open none.pem: no such file or directory"},
+		{[]string{"status", "--broker", "host:443", "--cert", "none.pem", "--tls-key", "k", "--ca", "a"}, "status: certificate: open none.pem: no such file or directory\n  next:    see whose certificate that is, and of which CA: openssl x509 -noout -subject -issuer -in\n           none.pem"},
 	} {
 		got := isthmus(t, dir, tc.words...)
 		if want := "isthmus: " + tc.text + "\n"; got.status != 1 || got.stderr != want {
@@ -152,12 +174,13 @@ func TestRunEndsAsItsRanksDo(t *testing.T) {
 	}{
 		{[]string{"sh", "-c", "echo hello"}, 0, "[x:0] hello\n", ""},
 		{[]string{"sh", "-c", "exit 7"}, 7, "", "isthmus: rank 0: exit status 7\n"},
+		{[]string{"/dev/null"}, 126, "", "isthmus: run: rank 0: fork/exec /dev/null: permission denied\n  next:    chmod +x /dev/null\n"},
 		{[]string{"sh", "-c", "kill -9 $$"}, 137, "", "isthmus: rank 0: signal: killed\n"},
-		{[]string{"./none"}, 127, "", "isthmus: rank 0: fork/exec ./none: no such file or directory\n"},
-		{[]string{"help"}, 127, "", "isthmus: rank 0: exec: \"help\": executable file not found in $PATH\n"},
+		{[]string{"./none"}, 127, "", "isthmus: run: rank 0: fork/exec ./none: no such file or directory\n  next:    ls -l ./none: a name with a slash begins at the working folder, or at /\n"},
+		{[]string{"help"}, 127, "", "isthmus: run: rank 0: exec: \"help\": executable file not found in $PATH\n  next:    ./help if it is in this folder; any other must be in PATH\n"},
 	} {
 		got := isthmus(t, t.TempDir(), append([]string{"run", "-n", "1", "--label", "x"}, tc.words...)...)
-		if got != (result{tc.stdout, tc.stderr, tc.status}) {
+		if got != (result{tc.stdout, localOne + tc.stderr, tc.status}) {
 			t.Errorf("run %q: %+v", tc.words, got)
 		}
 	}
@@ -166,8 +189,8 @@ func TestRunEndsAsItsRanksDo(t *testing.T) {
 // TestHelp: every command has a help page, on stdout, with status 0.
 func TestHelp(t *testing.T) {
 	for _, words := range [][]string{
-		nil, {"job"}, {"ca"}, {"example"},
-		{"--help"}, {"run", "--help"}, {"job", "new", "--help"}, {"ca", "init", "--help"}, {"ca", "issue", "--help"},
+		nil, {"job"}, {"ca"},
+		{"--help"}, {"run", "--help"}, {"attach", "--help"}, {"job", "new", "--help"}, {"ca", "init", "--help"}, {"ca", "issue", "--help"},
 		{"status", "--help"}, {"plan", "--help"},
 		{"broker", "--help"}, {"frontal", "--help"}, {"proxy", "--help"}, {"helper", "--help"},
 	} {
@@ -175,6 +198,19 @@ func TestHelp(t *testing.T) {
 		if got.status != 0 || !strings.HasPrefix(got.stdout, "NAME:\n   isthmus") || got.stderr != "" {
 			t.Errorf("isthmus %q: %+v", words, got)
 		}
+		for line := range strings.Lines(got.stdout) {
+			if len(strings.TrimRight(line, "\n")) > 100 && strings.Contains(strings.TrimSpace(line), " ") {
+				t.Errorf("isthmus %q: a line of %d columns: %s", words, len(line)-1, line)
+			}
+		}
+	}
+}
+
+// TestVersion: both ways to ask for the version say the same.
+func TestVersion(t *testing.T) {
+	flag, command := isthmus(t, t.TempDir(), "--version"), isthmus(t, t.TempDir(), "version")
+	if flag != command || flag.status != 0 || !strings.HasPrefix(flag.stdout, "isthmus ") || !strings.Contains(flag.stdout, "protocol") {
+		t.Errorf("--version: %+v; version: %+v", flag, command)
 	}
 }
 

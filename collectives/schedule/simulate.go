@@ -184,7 +184,7 @@ type mail struct {
 	sender  int32         // step of the sender, counted from 1; 0: not yet sent
 	receive int32         // step that waits, counted from 1; 0: none
 	held    time.Duration // it does not arrive before then
-	here    bool
+	arrived bool
 }
 
 func newSimulation(all []*Schedule, grid *Grid, memory []Memory, op Apply) *simulation {
@@ -331,7 +331,7 @@ func (s *simulation) begin(rank, i int, step *Step) error {
 			return fmt.Errorf("schedule: rank %d receives message %d of rank %d twice", rank, step.Slot, step.Peer)
 		}
 		m.receive = int32(i) + 1
-		if m.here {
+		if m.arrived {
 			return s.deliver(rank, letter)
 		}
 		return nil
@@ -418,7 +418,7 @@ func (s *simulation) unfinishedError() error {
 				continue
 			}
 			m := &s.mail[s.newMessage(rank, step)]
-			if step.Kind == Receive && m.receive == int32(i)+1 && !m.here {
+			if step.Kind == Receive && m.receive == int32(i)+1 && !m.arrived {
 				stuck = append(stuck, fmt.Sprintf("rank %d waits to %v", rank, step))
 				break
 			}

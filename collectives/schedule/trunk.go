@@ -71,7 +71,7 @@ func (s *simulation) advance(what happening, letter int32) error {
 			s.push(event{at: m.held, item: letter, what: landing})
 			return nil
 		}
-		m.here = true
+		m.arrived = true
 		if m.receive > 0 {
 			return s.deliver(int(m.to), letter)
 		}

@@ -59,9 +59,9 @@ type Slot struct {
 	first      bool // other links wait for its result
 }
 
-// Enter waits for the slot of a link to a site, under the plan of that digest. told is what the
+// Enter waits for the slot of a link to a site, under the plan of that digest. remembered is what the
 // frontal remembers of the path. The caller must call Finish or Leave, once.
-func (l *Cache) Enter(ctx context.Context, site overlay.SiteID, plan uint64, told DialResult) (*Slot, error) {
+func (l *Cache) Enter(ctx context.Context, site overlay.SiteID, plan uint64, remembered DialResult) (*Slot, error) {
 	s := l.lookup(site, plan)
 	select {
 	case s.slots <- struct{}{}:
@@ -74,7 +74,7 @@ func (l *Cache) Enter(ctx context.Context, site overlay.SiteID, plan uint64, tol
 		if s.winner.Technique != 0 && time.Since(s.found) < leadLife {
 			t.Winner = s.winner
 		} else {
-			t.Winner = told
+			t.Winner = remembered
 		}
 		race := s.race
 		switch {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -19,11 +21,15 @@ import (
 const anyone = "65534:65534"
 
 // images makes a file of an image for each daemon, as `docker load` and `podman load` take
-// it: the static program and nothing else, its settings to be mounted at /etc/isthmus.
+// it: the static program and nothing else, its settings to be mounted at /etc/isthmus. The image
+// isthmus is the program that is all of them, and takes its words.
 func (r *release) images() (names []string, err error) {
+	entries := map[string][]string{"isthmus": nil}
 	for _, d := range daemons {
-		program := "isthmus-" + d
-		img, err := r.image(program, "/etc/isthmus/"+d+".yaml")
+		entries["isthmus-"+d] = []string{"--config", "/etc/isthmus/" + d + ".yaml"}
+	}
+	for _, program := range slices.Sorted(maps.Keys(entries)) {
+		img, err := r.image(program, entries[program])
 		if err != nil {
 			return nil, fmt.Errorf("image of %s: %w", program, err)
 		}
@@ -40,7 +46,7 @@ func (r *release) images() (names []string, err error) {
 	return names, nil
 }
 
-func (r *release) image(program, settings string) (v1.Image, error) {
+func (r *release) image(program string, words []string) (v1.Image, error) {
 	var files bytes.Buffer
 	w := tar.NewWriter(&files)
 	if err := errors.Join(r.add(w, "usr/bin/"+program, filepath.Join(r.bin, program), 0o755), w.Close()); err != nil {
@@ -61,7 +67,7 @@ func (r *release) image(program, settings string) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", r.arch, v1.Time{Time: r.timestamp}
 	config.Config = v1.Config{
-		Entrypoint: []string{"/usr/bin/" + program, "--config", settings},
+		Entrypoint: append([]string{"/usr/bin/" + program}, words...),
 		User:       anyone,
 		StopSignal: "SIGTERM",
 		Labels:     map[string]string{"org.opencontainers.image.title": program, "org.opencontainers.image.version": r.version, "org.opencontainers.image.licenses": "Apache-2.0"},

@@ -1,6 +1,7 @@
 // Command pack makes what Isthmus is installed from, out of this source: deb and rpm
-// packages, a tarball of static programs, an OCI image for each daemon, and a list of
-// the modules in them (SBOM).
+// packages, a tarball of static programs, an OCI image for each daemon and one of the
+// program that is all of them, a list of the modules in them (SBOM), and checksums of it all.
+// With -key, packages and checksums are signed.
 //
 //	cd deploy/pack && go run . -o /tmp/packages
 //
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -29,27 +31,36 @@ type release struct {
 	arch      string // as Go calls it
 	bin       string // the folder of the built programs, and of files made for packages
 	timestamp time.Time
+	key       *key // signs; nil: nothing is signed
+	libraries bool // the libraries for C programs were made
 }
 
 func main() {
 	out := flag.String("o", "packages", "`folder` for the results")
 	version := flag.String("version", "", "`version` of all packages; without, from git")
 	arch := flag.String("arch", "amd64", "`architectures`, as Go calls them, with commas between")
+	keyFile := flag.String("key", "", "`file` with the OpenPGP key that signs packages and checksums; its passphrase, if it has one, is in $"+envPassphrase)
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "pack: %q is not a flag; see pack -help\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	if err := run(*out, *version, strings.Split(*arch, ",")); err != nil {
+	if err := run(*out, *version, strings.Split(*arch, ","), *keyFile); err != nil {
 		fmt.Fprintln(os.Stderr, "pack:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out, version string, archs []string) error {
+func run(out, version string, archs []string, keyFile string) error {
 	top, err := source()
 	if err != nil {
 		return err
+	}
+	var k *key
+	if keyFile != "" {
+		if k, err = readKey(keyFile); err != nil {
+			return err
+		}
 	}
 	v, timestamp, err := described(top)
 	if err != nil && version == "" {
@@ -64,35 +75,52 @@ func run(out, version string, archs []string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
+	var made []string
 	for _, arch := range archs {
-		if err := (&release{top: top, out: out, version: version, arch: arch, timestamp: timestamp}).all(); err != nil {
+		r := &release{top: top, out: out, version: version, arch: arch, timestamp: timestamp, key: k}
+		names, err := r.all()
+		if err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
+		made = append(made, names...)
 	}
-	return nil
+	names, err := writeSums(out, made, k, timestamp)
+	if err != nil {
+		return err
+	}
+	return say(out, names)
 }
 
-// all makes everything for one architecture, and says what.
-func (r *release) all() (err error) {
+// all makes everything for one architecture, says what, and returns the names.
+func (r *release) all() (made []string, err error) {
 	if r.bin, err = os.MkdirTemp("", "isthmus-pack-"); err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(r.bin)
 	if err := r.build(); err != nil {
-		return err
+		return nil, err
 	}
 	for _, make := range []func() ([]string, error){r.packages, r.tarball, r.images, r.parts} {
 		names, err := make()
 		if err != nil {
+			return nil, err
+		}
+		if err := say(r.out, names); err != nil {
+			return nil, err
+		}
+		made = append(made, names...)
+	}
+	return made, nil
+}
+
+// say prints files that were made.
+func say(dir string, names []string) error {
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
 			return err
 		}
-		for _, name := range names {
-			info, err := os.Stat(filepath.Join(r.out, name))
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%8.1f MB  %s\n", float64(info.Size())/1e6, filepath.Join(r.out, name))
-		}
+		fmt.Printf("%8.1f MB  %s\n", float64(info.Size())/1e6, filepath.Join(dir, name))
 	}
 	return nil
 }
@@ -147,6 +175,9 @@ func (r *release) build() error {
 	if err := r.writePages(); err != nil {
 		return err
 	}
+	if err := r.buildLibraries(); err != nil {
+		return err
+	}
 	text, err := os.ReadFile(filepath.Join(r.top, "deploy/pack/remove.sh"))
 	if err != nil {
 		return err
@@ -157,6 +188,30 @@ func (r *release) build() error {
 			return err
 		}
 	}
+	return nil
+}
+
+// librariesPackage has the libraries for C programs.
+const librariesPackage = "isthmus-mpi"
+
+// buildLibraries makes the libraries for C programs in the folder mpi, where there is a C compiler for
+// the architecture; otherwise there will be no such package.
+func (r *release) buildLibraries() error {
+	if r.arch != runtime.GOARCH {
+		fmt.Printf("            no %s for %s: it takes a C compiler for that\n", librariesPackage, r.arch)
+		return nil
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		fmt.Printf("            no %s: there is no C compiler\n", librariesPackage)
+		return nil
+	}
+	cmd := exec.Command("go", "run", "./cabi/make", filepath.Join(r.bin, "mpi"))
+	cmd.Dir = r.top
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%v: %w", cmd, err)
+	}
+	r.libraries = true
 	return nil
 }
 

@@ -41,6 +41,13 @@ func (r *release) packages() (names []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		var head struct{ Name string }
+		if err := doc.Decode(&head); err != nil {
+			return nil, fmt.Errorf("packages.yaml: %w", err)
+		}
+		if head.Name == librariesPackage && !r.libraries {
+			continue
+		}
 		for _, format := range []string{"deb", "rpm"} {
 			name, err := r.pack(one, format)
 			if err != nil {
@@ -68,6 +75,10 @@ func (r *release) pack(doc []byte, format string) (name string, err error) {
 	maker, err := nfpm.Get(format)
 	if err != nil {
 		return "", err
+	}
+	if r.key != nil {
+		info.Deb.Signature.KeyFile, info.Deb.Signature.KeyPassphrase = r.key.file, os.Getenv(envPassphrase)
+		info.RPM.Signature.KeyFile, info.RPM.Signature.KeyPassphrase = r.key.file, os.Getenv(envPassphrase)
 	}
 	name = maker.ConventionalFileName(info)
 	info.Target = filepath.Join(r.out, name)

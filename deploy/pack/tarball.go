@@ -38,7 +38,7 @@ func (r *release) fill(w *tar.Writer, base string) error {
 			return err
 		}
 	}
-	for _, part := range []string{"README.md", "LICENSE", "docs", "deploy/config", "deploy/systemd"} {
+	for _, part := range []string{"README.md", "LICENSE", "docs", "deploy/config", "deploy/systemd", "deploy/compose/compose.yaml", "deploy/compose/prepare", "deploy/helm"} {
 		var files []string
 		err := filepath.WalkDir(filepath.Join(r.top, part), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
@@ -55,7 +55,15 @@ func (r *release) fill(w *tar.Writer, base string) error {
 			if err != nil {
 				return err
 			}
-			if err := r.add(w, base+"/"+filepath.ToSlash(rel), path, 0o644); err != nil {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			mode := int64(0o644)
+			if info.Mode()&0o100 != 0 {
+				mode = 0o755
+			}
+			if err := r.add(w, base+"/"+filepath.ToSlash(rel), path, mode); err != nil {
 				return err
 			}
 		}

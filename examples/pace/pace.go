@@ -9,6 +9,8 @@ package pace
 import (
 	"context"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 const (
@@ -30,7 +32,7 @@ type Processor struct {
 
 // New returns a processor that does rate units of work a second, in any unit;
 // 0 stands for as fast as this machine can.
-func New(rate float64) *Processor { return &Processor{rate: rate, now: time.Now, sleep: sleep} }
+func New(rate float64) *Processor { return &Processor{rate: rate, now: time.Now, sleep: sleep.For} }
 
 // Do runs f, which is so much work, and returns when the processor would have
 // done it, within a fraction of a millisecond. ctx ends the wait with its cause.
@@ -52,15 +54,4 @@ func (p *Processor) Do(ctx context.Context, work float64, f func()) error {
 	}
 	p.owed = max(p.owed-p.now().Sub(begun), -maxCredit)
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -4,6 +4,7 @@ package program
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -59,6 +60,17 @@ func (p Program[O]) Exec(ctx context.Context, args []string, stdout, stderr io.W
 		return failed
 	}
 	return ok
+}
+
+// WriteJSON writes each of the results as an object on a line of its own.
+func WriteJSON[T any](w io.Writer, results []T) error {
+	enc := json.NewEncoder(w)
+	for _, r := range results {
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inJob joins the job, runs and leaves; it leaves after a failure too, so that the

@@ -1,4 +1,4 @@
-// Package tally counts what a rank has sent, and how much of it to other sites.
+// Package tally counts what a rank has sent, and how much of it to other sites, and compares times of ranks.
 // The figures are those of the library's links, so messages of collectives are
 // in them. It keeps no state: a phase's traffic is the difference of two counts.
 package tally
@@ -40,10 +40,13 @@ func (t Traffic) Since(u Traffic) Traffic {
 	return Traffic{t.Messages - u.Messages, t.Bytes - u.Bytes, t.WANMessages - u.WANMessages, t.WANBytes - u.WANBytes}
 }
 
-// Sum returns what all ranks have sent together, the same on each. A collective
-// call.
+// Sum returns what all ranks have sent together, the same on each; where ranks have replicas, one of each rank's counts. A
+// collective call.
 func (t Traffic) Sum(ctx context.Context, comm *mpilib.Comm) (Traffic, error) {
-	all := []int64{t.Messages, t.Bytes, t.WANMessages, t.WANBytes}
-	err := mpilib.Allreduce(ctx, comm, all, all, mpilib.Sum)
+	all, err := decided(ctx, comm, []int64{t.Messages, t.Bytes, t.WANMessages, t.WANBytes})
+	if err != nil {
+		return Traffic{}, err
+	}
+	err = mpilib.Allreduce(ctx, comm, all, all, mpilib.Sum)
 	return Traffic{all[0], all[1], all[2], all[3]}, err
 }

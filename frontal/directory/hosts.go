@@ -101,7 +101,7 @@ func (h *siteHosts) list(now time.Time) []offer.Host {
 		}
 		list = append(list, host)
 	}
-	slices.SortFunc(list, offer.Compare)
+	slices.SortStableFunc(list, offer.Compare)
 	return list
 }
 
@@ -113,6 +113,7 @@ type gridHosts struct {
 	list  []offer.Host // of all sites, in order; never modified
 	asked time.Time    // when the broker answered with it; zero: never
 	tried time.Time    // time of the last request
+	stale string       // why that failed; empty: it did not
 }
 
 func newGridHosts() gridHosts { return gridHosts{token: make(chan struct{}, 1)} }
@@ -134,7 +135,7 @@ func hostsWith(list []offer.Host, age time.Duration, site overlay.SiteID, own []
 		all = append(all, one)
 	}
 	all = append(all, own...)
-	slices.SortFunc(all, offer.Compare)
+	slices.SortStableFunc(all, offer.Compare)
 	return all[:min(len(all), offer.MaxHosts)]
 }
 
@@ -156,28 +157,29 @@ func NewHosts(site overlay.SiteID, who string, up *uplink.Set, log *slog.Logger)
 }
 
 // All returns the list of hosts, with other sites' hosts as the broker sent them within the last
-// seconds, or before it became unreachable.
-func (h *Hosts) All(ctx context.Context) ([]offer.Host, error) {
+// seconds, or before it became unreachable; then it says why.
+func (h *Hosts) All(ctx context.Context) (offer.List, error) {
 	select {
 	case h.grid.token <- struct{}{}:
 		defer func() { <-h.grid.token }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: %w: waiting for the broker's list of hosts: %v", h.who, overlay.ErrTimeout, context.Cause(ctx))
+		return offer.List{}, fmt.Errorf("%s: %w: waiting for the broker's list of hosts: %v", h.who, overlay.ErrTimeout, context.Cause(ctx))
 	}
 	if now := time.Now(); now.Sub(h.grid.tried) >= HostsAge {
 		list, err := h.up.Hosts(ctx)
 		switch {
 		case err == nil:
-			h.grid.list, h.grid.asked = list, now
+			h.grid.list, h.grid.asked, h.grid.stale = list, now, ""
 		case ctx.Err() != nil:
-			return nil, err
+			return offer.List{}, err
 		default:
+			h.grid.stale = err.Error()
 			h.log.Warn("cannot get the list of hosts from the broker; helpers get the last one", "error", err, "age", h.grid.age(now).String())
 		}
 		h.grid.tried = now
 	}
 	now := time.Now()
-	return hostsWith(h.grid.list, h.grid.age(now), h.site, h.own.list(now)), nil
+	return offer.List{Hosts: hostsWith(h.grid.list, h.grid.age(now), h.site, h.own.list(now)), Stale: h.grid.stale}, nil
 }
 
 func (g *gridHosts) age(now time.Time) time.Duration {

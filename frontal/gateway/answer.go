@@ -15,14 +15,14 @@ import (
 
 // Answer is Introduced for a process whose node cannot be the target's end itself. The error is for
 // the asker.
-func (g *Gateway) Answer(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, tell func(*controlpb.SignalEvent) error) error {
-	if err := g.answer(ctx, in, point, tell); err != nil {
-		return g.says(err)
+func (g *Gateway) Answer(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, send func(*controlpb.SignalEvent) error) error {
+	if err := g.answer(ctx, in, point, send); err != nil {
+		return g.attribute(err)
 	}
 	return nil
 }
 
-func (g *Gateway) answer(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, tell func(*controlpb.SignalEvent) error) error {
+func (g *Gateway) answer(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, send func(*controlpb.SignalEvent) error) error {
 	if in.SmallPackets {
 		ctx = carrier.WithSmallPackets(ctx)
 	}
@@ -41,18 +41,18 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Signal, point overla
 		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
-	reserved, err := g.traverseFor(ctx, in, point, &l, tell)
+	reserved, err := g.traverseFor(ctx, in, point, &l, send)
 	if err != nil {
 		g.traversals.failed.Add(1)
 		g.logLink(l, "not carried", err)
 		return err
 	}
-	return tell(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED, Answer: reserved})
+	return send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED, Answer: reserved})
 }
 
 // traverseFor is the target's end of a coordinated traversal and brings the connection to the
 // process. It returns what was prepared for the asker's next attempt, if anything.
-func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, l *forwardedLink, tell func(*controlpb.SignalEvent) error) (reserved []byte, err error) {
+func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, l *forwardedLink, send func(*controlpb.SignalEvent) error) (reserved []byte, err error) {
 	g.mu.Lock()
 	err = g.links.room(l.node)
 	g.mu.Unlock()
@@ -74,7 +74,7 @@ func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point o
 		return nil, err
 	}
 	outer, err := end.Answer(ctx, l.technique, l.peer, in.Offer, func(answer []byte) error {
-		return tell(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: answer})
+		return send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: answer})
 	})
 	if outer == nil || err != nil {
 		return nil, err // without an error, the asker retries for what was prepared

@@ -31,8 +31,8 @@ type asking struct {
 	abort   context.CancelCauseFunc // ends the technique because the target's side failed
 	current *signalling             // the current signalling request of the technique
 
-	telling  sync.Mutex // held while sending to the node: a call's events are sent one at a time
-	tell     func(*controlpb.SignalEvent) error
+	sending  sync.Mutex // held while sending to the node: a call's events are sent one at a time
+	send     func(*controlpb.SignalEvent) error
 	assigned bool // ASSIGNED, or its successor, was sent to the node
 }
 
@@ -41,8 +41,8 @@ type attributed struct{ error }
 
 func (t attributed) Unwrap() error { return t.error }
 
-// says adds the frontal's name to an error, unless the error names its source.
-func (g *Gateway) says(err error) error {
+// attribute adds the frontal's name to an error, unless the error names its source.
+func (g *Gateway) attribute(err error) error {
 	if t, ok := errors.AsType[attributed](err); ok {
 		return t.error
 	}
@@ -50,20 +50,20 @@ func (g *Gateway) says(err error) error {
 }
 
 // Ask is Introduce for a node that cannot be the asker's end itself.
-func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.SignalRequest, tell func(*controlpb.SignalEvent) error) error {
+func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.SignalRequest, send func(*controlpb.SignalEvent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if req.SmallPackets {
 		ctx = carrier.WithSmallPackets(ctx)
 	}
-	a, err := g.newAsking(ctx, req, tell)
+	a, err := g.newAsking(ctx, req, send)
 	if err != nil {
-		return g.says(err)
+		return g.attribute(err)
 	}
 	defer a.endCurrent()
 	c, err := g.reserveTraversal(a, node)
 	if err != nil {
-		return g.says(err)
+		return g.attribute(err)
 	}
 	conn, err := a.connect(node)
 	if err != nil {
@@ -71,7 +71,7 @@ func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.SignalReq
 		g.mu.Lock()
 		g.carries.take(c.id)
 		g.mu.Unlock()
-		err = g.says(err)
+		err = g.attribute(err)
 		g.logLink(c.forwardedLink, "not carried", err)
 		return err
 	}
@@ -80,8 +80,8 @@ func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.SignalReq
 	return a.handOver(c)
 }
 
-func (g *Gateway) newAsking(ctx context.Context, req *controlpb.SignalRequest, tell func(*controlpb.SignalEvent) error) (*asking, error) {
-	a := &asking{g: g, request: req, tell: tell, ctx: ctx}
+func (g *Gateway) newAsking(ctx context.Context, req *controlpb.SignalRequest, send func(*controlpb.SignalEvent) error) (*asking, error) {
+	a := &asking{g: g, request: req, send: send, ctx: ctx}
 	var err error
 	if a.technique, err = control.TechniqueFromPB(req.Technique); err != nil {
 		return nil, fmt.Errorf("%w: %w", wire.ErrMalformed, err)
@@ -141,7 +141,7 @@ func (a *asking) connect(node string) (net.Conn, error) {
 	conn, err := a.end.Ask(ctx, a.technique, a.peer, uint16(a.request.Port), a.exchange)
 	if err == nil && a.current == nil { // some process listens there, and the target does not know of it
 		conn.Close()
-		return nil, fmt.Errorf("%w: connected to %v, but the target could not be told", overlay.ErrUnreachable, a.peer)
+		return nil, fmt.Errorf("%w: connected to %v, but the target could not be notified", overlay.ErrUnreachable, a.peer)
 	}
 	if err == nil {
 		return conn, nil
@@ -162,29 +162,29 @@ func (a *asking) handOver(c *carry) error {
 			close(c.gone)
 		}
 	}()
-	if err := a.pass(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, CarryId: c.id[:]}); err != nil {
+	if err := a.forward(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, CarryId: c.id[:]}); err != nil {
 		return err
 	}
 	in := a.current
 	<-in.done // at the latest when the node's call ends
 	if in.err != nil {
-		return a.g.says(in.err)
+		return a.g.attribute(in.err)
 	}
 	connected = in.last.Kind == controlpb.SignalEvent_CONNECTED
 	if connected {
 		a.end.Keep(a.peer, in.last.Answer)
 	}
-	return a.pass(&controlpb.SignalEvent{Kind: in.last.Kind, Fault: in.last.Fault})
+	return a.forward(&controlpb.SignalEvent{Kind: in.last.Kind, Fault: in.last.Fault})
 }
 
-// pass sends an event to the node. The node sees several signalling requests as one: ASSIGNED once,
+// forward sends an event to the node. The node sees several signalling requests as one: ASSIGNED once,
 // and not after ACCEPTED.
-func (a *asking) pass(e *controlpb.SignalEvent) error {
-	a.telling.Lock()
-	defer a.telling.Unlock()
+func (a *asking) forward(e *controlpb.SignalEvent) error {
+	a.sending.Lock()
+	defer a.sending.Unlock()
 	if e.Kind == controlpb.SignalEvent_ASSIGNED && a.assigned {
 		return nil
 	}
 	a.assigned = true
-	return a.tell(e)
+	return a.send(e)
 }

@@ -20,12 +20,11 @@ import (
 //	Carry -> dialling --- dial failed ---> the call's error
 //	            |
 //	            v             the node shows the id
-//	          waiting (the id is told) ------------> joined ---> over
-//	            \--- nobody shows it in time ------> closed
+//	          waiting (the id is sent) ------------> joined ---> over
+//	            \--- no node shows it in time -----> closed
 //
-// The node learns that a dial failed while it can still try another way. Who
-// takes a waiting carry out of the table owes it a lanEnd; nobody else sends
-// one.
+// The node learns that a dial failed while it can still try another way. The goroutine that takes a
+// waiting carry out of the table owes it a lanEnd; no other sends one.
 type carry struct {
 	forwardedLink
 	id    wire.ID
@@ -64,7 +63,7 @@ func (g *Gateway) runCarry(c *carry, out net.Conn) {
 		return
 	}
 	c.from, c.to = lan.RemoteAddr().String(), out.RemoteAddr().String()
-	g.join(c.forwardedLink, lan, out)
+	g.carryBetween(c.forwardedLink, lan, out)
 }
 
 // awaitLAN waits for the node's connection, or returns why there is none.
@@ -141,7 +140,8 @@ func (g *Gateway) fromNode(_ context.Context, conn *net.TCPConn, intro *wire.Int
 	c := g.carries.take(intro.ID)
 	g.mu.Unlock()
 	if c == nil {
-		return fmt.Errorf("%w: unknown carry-id; it works once, for %v", overlay.ErrForbidden, g.Bounds.Carry)
+		// Mostly a node that was too busy to come in time, which is to try again.
+		return fmt.Errorf("%w: unknown carry-id; it works once, for %v", overlay.ErrTimeout, g.Bounds.Carry)
 	}
 	c.lan <- lanEnd{conn}
 	return nil

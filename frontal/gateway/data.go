@@ -35,7 +35,7 @@ func (g *Gateway) serve(ln *net.TCPListener, handle handler, half *accept.HalfOp
 			g.overload(conn, err)
 			return
 		}
-		g.work.Go(func() { g.greet(conn, place, handle) })
+		g.work.Go(func() { g.serveIntro(conn, place, handle) })
 	})
 	if err != nil {
 		return fmt.Errorf("accepting data connections on %v: %w", ln.Addr(), err)
@@ -51,8 +51,8 @@ func (g *Gateway) overload(conn *net.TCPConn, err error) {
 	conn.Close()
 }
 
-// greet reads the first frame of a connection and passes the connection on, or refuses it.
-func (g *Gateway) greet(conn *net.TCPConn, place *limit.Place[accept.Source], handle handler) {
+// serveIntro reads the first frame of a connection and passes the connection on, or refuses it.
+func (g *Gateway) serveIntro(conn *net.TCPConn, place *limit.Place[accept.Source], handle handler) {
 	intro, err := g.readIntro(conn)
 	if !place.Leave() {
 		return // it was closed to make room for another source
@@ -83,7 +83,7 @@ func (g *Gateway) readIntro(conn *net.TCPConn) (*wire.Intro, error) {
 	conn.SetReadDeadline(time.Now().Add(g.Bounds.Intro))
 	frame, err := wire.Read(conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, fmt.Errorf("%w: no intro came within %v", overlay.ErrTimeout, g.Bounds.Intro)
+		return nil, fmt.Errorf("%w: no intro arrived within %v", overlay.ErrTimeout, g.Bounds.Intro)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the intro: %w", err)
@@ -114,7 +114,7 @@ func (g *Gateway) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wir
 	if intro.Kind == wire.IntroReverse {
 		l.kind, l.ranks = "reversed", append(l.ranks, intro.Rank)
 	}
-	g.join(l, inner, conn)
+	g.carryBetween(l, inner, conn)
 	return nil
 }
 

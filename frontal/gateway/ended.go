@@ -16,7 +16,7 @@ func (g *Gateway) whenEnded() account.Subscribers[*liveLink] {
 		g.countEnded,
 		func(l *liveLink, e account.LinkEnded) {
 			if l.proxy != "" && e.Traffic.BToA == 0 {
-				g.proxies.Forget(l.proxy) // nothing came back in the form in which it was dialled
+				g.proxies.Forget(l.proxy) // nothing was received in the form in which it was dialled
 			}
 		},
 		func(_ *liveLink, e account.LinkEnded) { g.Audit.Append(audit.EndOf(e)) },

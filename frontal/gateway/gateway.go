@@ -149,8 +149,8 @@ func New(o Options) *Gateway {
 		g.mu.Unlock()
 		g.auditRefusal(from.String(), "data-overloaded", err)
 	}
-	g.nodes = accept.NewHalfOpen(o.Limits.halfOpen("data connections of nodes whose first frame has not come"), refused)
-	g.outside = accept.NewHalfOpen(o.Limits.halfOpen("data connections from outside whose first frame has not come"), refused)
+	g.nodes = accept.NewHalfOpen(o.Limits.halfOpen("data connections of nodes whose first frame has not arrived"), refused)
+	g.outside = accept.NewHalfOpen(o.Limits.halfOpen("data connections from outside whose first frame has not arrived"), refused)
 	g.NewEnd, g.Dial = g.Side, g.dialOut
 	return g
 }

@@ -41,7 +41,8 @@ type links struct {
 	quota   *ratelimit.Limiter     // limits of carried links
 	live    map[*liveLink]struct{}
 	total   uint64
-	refused uint64       // refused data connections
+	refused uint64 // refused data connections
+	lossy   carrier.LossyPaths
 	bytes   uint64       // of ended links
 	sums    traffic.Sums // the same, by principal
 }
@@ -92,7 +93,7 @@ type liveLink struct {
 // The caller then carries it; if book refuses, the caller still owns both connections.
 func (g *Gateway) book(l forwardedLink, inside *net.TCPConn, outside net.Conn) (*liveLink, error) {
 	g.tune(inside, outside)
-	m := meterOf(inside, outside)
+	m := meterOf(inside, outside, &g.links.lossy)
 	live := &liveLink{forwardedLink: l, meter: m}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,9 +129,9 @@ func (g *Gateway) tune(conns ...net.Conn) {
 
 // meterOf returns how a link is carried: the kernel copies between two of its sockets. Anything
 // else is a stream that only this process can read.
-func meterOf(inside *net.TCPConn, outside net.Conn) forwarder {
+func meterOf(inside *net.TCPConn, outside net.Conn, lossy *carrier.LossyPaths) forwarder {
 	if tcp, ok := outside.(*net.TCPConn); ok {
-		return &spliced{inside: inside, outside: tcp}
+		return &spliced{inside: inside, outside: tcp, lossy: lossy}
 	}
 	return &bridged{nodeEnd: nodeEnd{TCPConn: inside}, outside: outside}
 }
@@ -145,11 +146,12 @@ type forwarder interface {
 type spliced struct {
 	carrier.Meter
 	inside, outside *net.TCPConn
+	lossy           *carrier.LossyPaths
 }
 
 func (s *spliced) joining(p *ratelimit.Throttle) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := carrier.Join(ctx, s.inside, s.outside, carrier.Options{Meter: &s.Meter, Pacer: p})
+		_, err := carrier.Join(ctx, s.inside, s.outside, carrier.Options{Meter: &s.Meter, Pacer: p, Lossy: s.lossy})
 		return err
 	}
 }
@@ -170,8 +172,8 @@ func (l forwardedLink) owner() quota.Owner {
 	return quota.Owner{User: l.principal.User, Project: l.principal.Project, Job: l.job}
 }
 
-// join books and carries, or refuses.
-func (g *Gateway) join(l forwardedLink, inside *net.TCPConn, outside net.Conn) {
+// carryBetween books and carries, or refuses.
+func (g *Gateway) carryBetween(l forwardedLink, inside *net.TCPConn, outside net.Conn) {
 	live, err := g.book(l, inside, outside)
 	if err != nil {
 		g.logLink(l, "not carried", err)

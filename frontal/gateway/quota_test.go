@@ -43,7 +43,7 @@ func TestQuotaOfStreams(t *testing.T) {
 		c.SetDeadline(time.Now().Add(patience))
 		ends[i] = [2]net.Conn{c, accepted}
 	}
-	m := meterOf(ends[0][1].(*net.TCPConn), stream{ends[1][1].(*net.TCPConn)})
+	m := meterOf(ends[0][1].(*net.TCPConn), stream{ends[1][1].(*net.TCPConn)}, nil)
 	l, err := k.Admit(quota.Owner{Job: job}, func() uint64 { return m.Stats().Total() })
 	if err != nil {
 		t.Fatal(err)

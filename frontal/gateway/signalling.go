@@ -94,9 +94,9 @@ func (a *asking) follow(ctx context.Context, in *signalling, req *controlpb.Sign
 	switch {
 	case ctx.Err() != nil || !in.isAccepted(): // no reader is left, or exchange reports it
 	case err != nil:
-		a.abort(attributed{a.g.says(err)})
+		a.abort(attributed{a.g.attribute(err)})
 	case in.last.Kind == controlpb.SignalEvent_FAILED:
-		a.abort(attributed{a.g.says(failure(in.last))})
+		a.abort(attributed{a.g.attribute(failure(in.last))})
 	}
 }
 
@@ -115,7 +115,7 @@ func (a *asking) take(in *signalling, stream grpc.ServerStreamingClient[controlp
 	accepted := in.isAccepted()
 	switch {
 	case e.Kind == controlpb.SignalEvent_ASSIGNED && !accepted:
-		if err := a.pass(e); err != nil {
+		if err := a.forward(e); err != nil {
 			return fmt.Errorf("%w: the asker's helper is gone: %w", overlay.ErrUnreachable, err)
 		}
 	case e.Kind == controlpb.SignalEvent_ACCEPTED && !accepted:

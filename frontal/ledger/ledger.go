@@ -49,7 +49,7 @@ func (a sumKey) compare(b sumKey) int {
 	return cmp.Or(cmp.Compare(a.who.User, b.who.User), cmp.Compare(a.who.Project, b.who.Project), cmp.Compare(a.job, b.job), cmp.Compare(a.peer, b.peer))
 }
 
-// sum is what links came to.
+// sum is the total of some links.
 type sum struct{ links, sent, received uint64 }
 
 func newLedger(now time.Time) *ledger {
@@ -100,7 +100,7 @@ func (l *ledger) due(now time.Time, all bool) (keys []sumKey, sums map[sumKey]su
 	}
 	sums = maps.Collect(l.sums.All())
 	l.sums.Clear()
-	return slices.SortedFunc(maps.Keys(sums), sumKey.compare), sums
+	return slices.SortedStableFunc(maps.Keys(sums), sumKey.compare), sums
 }
 
 // idle reports whether a new ledger would do as well.
@@ -109,7 +109,7 @@ func (l *ledger) idle(now time.Time) bool {
 	return l.sums.Len() == 0 && l.room >= Room
 }
 
-// Ledgers are those of the site's helpers that have lately told of links. A helper
+// Ledgers are those of the site's helpers that have lately reported links. A helper
 // that goes and comes back has the same one.
 type Ledgers struct {
 	mu sync.Mutex
@@ -157,7 +157,7 @@ func (ls *Ledgers) Due(now time.Time, all bool) (write []account.LinkEnded) {
 			e := account.LinkEnded{
 				Principal: k.who, Job: k.job, Nodes: []overlay.NodeID{id.Node()}, Peer: id.String(),
 				Count: sums[k].links, Traffic: carrier.Stats{AToB: sums[k].sent, BToA: sums[k].received}, Rule: account.RuleOwnWord,
-				Reason: fmt.Sprintf("sum of %d links, of which its helper told too quickly for them to be written one by one", sums[k].links),
+				Reason: fmt.Sprintf("sum of %d links, which its helper reported too quickly for them to be written one by one", sums[k].links),
 			}
 			if k.peer != "" {
 				e.Nodes = append(e.Nodes, overlay.NodeID{Site: k.peer})

@@ -20,6 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
+	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -277,7 +278,7 @@ func (mo *Monitor) Measure(ctx context.Context) (probe.Measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, measureBound)
 	defer cancel()
 	o, err := probe.Measure(ctx, probe.Options{
-		Grid: mo.Grid, Ports: mo.Settings().Ports, HTTPProxy: mo.HTTPProxy, Raw: traverse.Available,
+		Grid: mo.Grid, Ports: mo.Settings().Ports, HTTPProxy: mo.HTTPProxy, Raw: traverse.Available, Port443: simopen.MayBind443,
 		TLS: mo.TLS(),
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // the settings: if two sites publish the name at the same time, the first broker that both reach
 // decides. If one broker refuses, the name is unpublished at those before it.
 func (u *Set) Publish(ctx context.Context, p overlay.Publication) error {
-	var told []*control.Session
+	var published []*control.Session
 	var away error
 	for _, s := range u.Sessions() {
 		verdicts, err := u.PublishAt(ctx, s, []overlay.Publication{p})
@@ -27,17 +27,17 @@ func (u *Set) Publish(ctx context.Context, p overlay.Publication) error {
 			err = verdicts[0]
 		}
 		if err != nil {
-			for _, s := range told {
+			for _, s := range published {
 				u.unpublishAt(ctx, s, p)
 			}
 			return err
 		}
-		told = append(told, s)
+		published = append(published, s)
 	}
-	if len(told) == 0 && away == nil {
+	if len(published) == 0 && away == nil {
 		away = u.Away() // they have ended in the meantime
 	}
-	if len(told) > 0 {
+	if len(published) > 0 {
 		away = nil
 	}
 	return away

@@ -22,12 +22,36 @@ func (u *Set) JoinAgain(ctx context.Context, request func() *controlpb.JoinReque
 	})
 }
 
-// TellHosts sends the hosts of the site to every broker that has a session.
+// maxToldBrokers bounds the brokers of which a broker is told.
+const maxToldBrokers = 8
+
+// brokers returns the brokers whose names are known, each once, and whether they have a session.
+func (u *Set) brokers() (all []*controlpb.BrokerSession) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	byName := map[string]*controlpb.BrokerSession{}
+	for _, l := range u.All {
+		one := byName[l.broker]
+		if one == nil && l.broker != "" && len(all) < maxToldBrokers {
+			one = &controlpb.BrokerSession{Broker: l.broker}
+			byName[l.broker] = one
+			all = append(all, one)
+		}
+		if one != nil && l.session != nil {
+			one.Open = true
+		}
+	}
+	return all
+}
+
+// TellHosts sends the hosts of the site, and which brokers have sessions, to every broker that has one.
 func (u *Set) TellHosts(ctx context.Context, list func() []offer.Host) error {
 	return u.OnEach(func(s *control.Session) error {
 		ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 		defer cancel()
-		_, err := controlpb.NewSitesClient(s.Conn()).Hosts(ctx, offer.ListToPB(list()))
+		pb := offer.ListToPB(list())
+		pb.Brokers = u.brokers()
+		_, err := controlpb.NewSitesClient(s.Conn()).Hosts(ctx, pb)
 		return u.CallError(s, err)
 	})
 }

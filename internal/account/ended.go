@@ -56,7 +56,7 @@ func (e LinkEnded) LimitAttrs() []any {
 const RuleOwnWord = "own-word"
 
 // OwnWord returns the end of a link that no daemon carried, by the last report of a process at a
-// node. by is who says so. The process was killed after it had not reported on the link for the
+// node. by is the reporter. The process was killed after it had not reported on the link for the
 // time unsaid; 0 means that the process itself reported the link's end.
 func OwnWord(process overlay.ProcessName, at overlay.NodeID, who overlay.Principal, by string, t overlay.Traffic, unsaid time.Duration) LinkEnded {
 	e := LinkEnded{

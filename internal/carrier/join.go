@@ -27,6 +27,9 @@ type Options struct {
 	// KeepControl keeps the congestion control of both sockets. Otherwise a socket that loses data
 	// without a full queue gets one that tolerates loss.
 	KeepControl bool
+
+	// Lossy shares between joins which paths lose data; nil does not.
+	Lossy *LossyPaths
 }
 
 // Pacer decides when bytes may pass. Both directions call its methods concurrently, 0 from a to b

@@ -130,7 +130,7 @@ func (j *joint) run(ctx context.Context) error {
 func (j *joint) flowOf(from, to Stream, dir int) *flow {
 	f := &flow{from: from, to: to, meter: j.opts.Meter, dir: dir, budget: j.budget, pacer: j.opts.Pacer, taking: &j.taking}
 	if tcp := Socket(to); tcp != nil && !j.opts.KeepControl {
-		f.loss = WatchLoss(tcp)
+		f.loss = WatchLoss(tcp, j.opts.Lossy)
 	}
 	return f
 }

@@ -19,7 +19,8 @@ func TestLossWatchChangesControl(t *testing.T) {
 		raw.Control(func(fd uintptr) { name, _ = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION) })
 		return name
 	}
-	w := WatchLoss(c)
+	shared := new(LossyPaths)
+	w := WatchLoss(c, shared)
 	now := time.Now()
 	w.Look(now)
 	if w.Lossy() || control() != "reno" {
@@ -38,4 +39,24 @@ func TestLossWatchChangesControl(t *testing.T) {
 		t.Errorf("lossy %v, %q after losses", w.Lossy(), control())
 	}
 	(*LossWatch)(nil).Look(now)
+
+	// Another connection on the path need not find that again.
+	if err := Tune(c, Tuning{Congestion: []string{"reno"}}); err != nil {
+		t.Fatal(err)
+	}
+	other := WatchLoss(c, shared)
+	if other.Look(now.Add(time.Minute)); !other.Lossy() || control() != lossTolerant {
+		t.Errorf("lossy %v, %q on a path that is known to lose data", other.Lossy(), control())
+	}
+	if err := Tune(c, Tuning{Congestion: []string{"reno"}}); err != nil {
+		t.Fatal(err)
+	}
+	if TolerateLoss(c); control() != lossTolerant {
+		t.Errorf("%q after TolerateLoss", control())
+	}
+	if stranger := WatchLoss(c, nil); stranger != nil {
+		if stranger.Look(now); stranger.Lossy() {
+			t.Error("a watch that shares nothing knows of the losses")
+		}
+	}
 }

@@ -11,10 +11,13 @@ import (
 type LossWatch struct{}
 
 // WatchLoss returns nil.
-func WatchLoss(*net.TCPConn) *LossWatch { return nil }
+func WatchLoss(*net.TCPConn, *LossyPaths) *LossWatch { return nil }
 
 // Look does nothing.
 func (*LossWatch) Look(time.Time) {}
 
 // Lossy reports false.
 func (*LossWatch) Lossy() bool { return false }
+
+// TolerateLoss does nothing.
+func TolerateLoss(*net.TCPConn) {}

@@ -87,9 +87,9 @@ func (a *accounts) set(b Budget) {
 	a.bytes.SetMax(b.AllBytes, b.Bytes)
 }
 
-// forgive ends the connections of the peer with the most bytes, because the total is too high, and
+// evictHeaviest ends the connections of the peer with the most bytes, because the total is too high, and
 // reports whether that is another peer than who.
-func (a *accounts) forgive(who string, why error) bool {
+func (a *accounts) evictHeaviest(who string, why error) bool {
 	heaviest, any := a.bytes.Heaviest()
 	if !any || a.bytes.Held(who) >= a.bytes.Held(heaviest) {
 		return false
@@ -208,7 +208,7 @@ func begin(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	m := from.AuthInfo.(meteredInfo).meter()
 	p, c := m.purse, &call{purse: m.purse, stream: m.last}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, callKey{}, c))
-	if err := p.accounts.calls.Take(p.who, 1); err != nil {
+	if err := p.begun(c.stream); err != nil {
 		c.over = fmt.Errorf("%v: %w", p.by, err)
 		p.exceed(err, false)
 	}
@@ -216,9 +216,6 @@ func begin(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		c.timer = time.AfterFunc(p.accounts.request, cancel)
 	}
 	context.AfterFunc(ctx, func() { // gRPC cancels it when the call is over
-		if c.over == nil {
-			p.accounts.calls.Give(p.who, 1)
-		}
 		cancel()
 		if c.timer != nil {
 			c.timer.Stop()
@@ -293,7 +290,8 @@ func newPurse(who, by string, a *accounts, open *limit.Counter[string], exceed f
 
 // taken is one call's share.
 type taken struct {
-	bytes    int // of all messages below, and of what is not split into messages
+	counted  bool // among the unanswered calls
+	bytes    int  // of all messages below, and of what is not split into messages
 	messages messages
 }
 
@@ -319,6 +317,22 @@ func (p *streamBudget) opened(stream uint32) error {
 	return nil
 }
 
+// begun counts a call among the unanswered ones. It counts until the frame that ends it, not until
+// gRPC has seen to it: a peer may begin as many calls as it has just cancelled.
+func (p *streamBudget) begun(stream uint32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.calls[stream]
+	if t == nil {
+		return nil // the connection is being closed
+	}
+	if err := p.accounts.calls.Take(p.who, 1); err != nil {
+		return err
+	}
+	t.counted = true
+	return nil
+}
+
 // received counts a frame of a call.
 func (p *streamBudget) received(stream uint32, n int) error {
 	if n == 0 {
@@ -338,7 +352,7 @@ func (p *streamBudget) received(stream uint32, n int) error {
 // add counts n more bytes for a call that is not over.
 func (p *streamBudget) add(stream uint32, n int) error {
 	err := p.tryAdd(stream, n)
-	if over := (*limit.Exceeded)(nil); errors.As(err, &over) && over.Of == "" && p.accounts.forgive(p.who, err) {
+	if over := (*limit.Exceeded)(nil); errors.As(err, &over) && over.Of == "" && p.accounts.evictHeaviest(p.who, err) {
 		err = p.tryAdd(stream, n)
 	}
 	return err
@@ -394,6 +408,9 @@ func (p *streamBudget) end(stream uint32) {
 		return
 	}
 	p.accounts.bytes.Give(p.who, t.bytes)
+	if t.counted {
+		p.accounts.calls.Give(p.who, 1)
+	}
 	if p.open != nil {
 		p.open.Give(p.who, 1)
 	}

@@ -530,7 +530,7 @@ func TestConversionsAreChecked(t *testing.T) {
 		}
 	}
 	profile := overlay.SiteProfile{Site: "sitea", Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 20000, Last: 20999},
-		Filter: overlay.FilterStrict, Refusal: overlay.RefuseReset, Egress: overlay.Egress443, UDP: true, GatewayOnly: true, Privileged: true,
+		Filter: overlay.FilterStrict, Refusal: overlay.RefuseReset, Egress: overlay.Egress443, UDP: true, GatewayOnly: true, Privileged: true, HighPortsOnly: true,
 		NAT:     overlay.NAT{Mapping: overlay.AddressDependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true},
 		NATUDP:  overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent, KeepsPort: true},
 		UDPRate: 1_000_000, MTU: 1400, IdleTCP: 300, IdleUDP: 30, IPv6: true, IPv6Only: true,

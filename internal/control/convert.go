@@ -250,7 +250,7 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 		Filter: uint32(p.Filter), Refusal: uint32(p.Refusal),
 		NatMapping: uint32(p.NAT.Mapping), NatFiltering: uint32(p.NAT.Filtering), NatKeepsPort: p.NAT.KeepsPort,
 		NatUdpMapping: uint32(p.NATUDP.Mapping), NatUdpFiltering: uint32(p.NATUDP.Filtering), NatUdpKeepsPort: p.NATUDP.KeepsPort,
-		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged,
+		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, HighPortsOnly: p.HighPortsOnly,
 		UdpRate: p.UDPRate, Mtu: uint32(p.MTU), IdleTcp: p.IdleTCP, IdleUdp: p.IdleUDP, Ipv6: p.IPv6, Ipv6Only: p.IPv6Only,
 	}
 	if r := p.IPv6Rules; r.Measured {
@@ -268,7 +268,7 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 // ProfileFromPB validates and converts the profile of a site.
 func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfile, error) {
 	p := overlay.SiteProfile{
-		Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged(),
+		Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged(), HighPortsOnly: m.GetHighPortsOnly(),
 		UDPRate: m.GetUdpRate(), IdleTCP: m.GetIdleTcp(), IdleUDP: m.GetIdleUdp(), IPv6: m.GetIpv6(), IPv6Only: m.GetIpv6Only(),
 	}
 	if m.GetMtu() > 65535 {

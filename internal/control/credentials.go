@@ -406,7 +406,7 @@ func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 		NextProtos:         []string{alpn},
 		InsecureSkipVerify: true, // replaced by VerifyConnection below
 		VerifyConnection: func(state tls.ConnectionState) error {
-			if err := c.holds(want)(state); !isNotNow(err) {
+			if err := c.verifyRole(want)(state); !isNotNow(err) {
 				return err
 			}
 			return nil
@@ -414,9 +414,9 @@ func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 	}
 }
 
-// holds returns a function that verifies that a server's certificate is that of a daemon with one
+// verifyRole returns a function that verifies that a server's certificate is that of a daemon with one
 // of the roles.
-func (c *Credentials) holds(roles ...Role) func(tls.ConnectionState) error {
+func (c *Credentials) verifyRole(roles ...Role) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		p, err := c.verify(rawChain(state))
 		if (err == nil || isNotNow(err)) && !slices.Contains(roles, p.Role) {
@@ -445,7 +445,7 @@ func (c *Credentials) DataClient(roles ...Role) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{DataALPN},
 		InsecureSkipVerify: true, // replaced by VerifyConnection
-		VerifyConnection:   c.holds(roles...),
+		VerifyConnection:   c.verifyRole(roles...),
 	}
 }
 

@@ -39,7 +39,7 @@ type Endpoint struct {
 	done  chan struct{} // closed by Close
 	once  sync.Once
 	serve sync.WaitGroup
-	has   func(netip.Addr) bool // hasAddress, except in tests
+	has   func(netip.Addr) bool // carrier.HasAddress, except in tests
 
 	window            uint32           // of a yamux stream
 	half              *accept.HalfOpen // callers that have not authenticated yet
@@ -67,7 +67,7 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 		log:   log,
 		in:    make(chan net.Conn),
 		done:  make(chan struct{}),
-		has:   hasAddress,
+		has:   carrier.HasAddress,
 
 		window:   callWindow,
 		accepted: newAccounts(StandardBudget), dialled: newAccounts(dialledBudget),
@@ -199,6 +199,15 @@ func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identi
 // peer has authenticated.
 func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[accept.Source], admit func(Identity) error, joined func(context.Context, *Session)) {
 	e.refresh()
+	if e.trust.PassEnrol != nil {
+		var enrols bool
+		if c, enrols = asksToEnrol(ctx, c); enrols {
+			e.trust.PassEnrol(ctx, c)
+			c.Close()
+			place.Leave()
+			return
+		}
+	}
 	conn := tls.Server(c, e.creds.serverTLS(e.trust.Enrol != nil, e.Data != nil))
 	if (e.trust.Enrol != nil || e.Data != nil) && e.serveOther(ctx, conn, place.Leave) {
 		place.Leave()

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"net"
 	"net/netip"
 	"time"
 )
@@ -8,11 +9,14 @@ import (
 // SetClock makes c use another clock.
 func (c *Credentials) SetClock(now func() time.Time) { c.now = now }
 
-// HasAddress exports hasAddress.
-var HasAddress = hasAddress
+// SentOn returns what sentOn's function says of the bytes acknowledged and written.
+func SentOn(conn net.Conn) func() (acked, total uint64) {
+	sent := sentOn(conn)
+	return func() (acked, total uint64) {
+		s := sent()
+		return s.acked, s.total
+	}
+}
 
-// SentOn exports sentOn.
-var SentOn = sentOn
-
-// SetHasAddress makes e call f instead of hasAddress.
+// SetHasAddress makes e call f instead of carrier.HasAddress.
 func (e *Endpoint) SetHasAddress(f func(netip.Addr) bool) { e.has = f }

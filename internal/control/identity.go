@@ -61,10 +61,19 @@ func (id Identity) String() string {
 	return id.Role.String() + " " + id.Name
 }
 
+// Key returns the form in certificates, tokens and revocation lists, which is that of String except
+// for "helper sitea/a1": daemons of all versions know it.
+func (id Identity) Key() string {
+	if id.Role == RoleHelper {
+		return id.Role.String() + " " + id.Node().Key()
+	}
+	return id.String()
+}
+
 // Node returns the node of a helper.
 func (id Identity) Node() overlay.NodeID { return overlay.NodeID{Site: id.Site, Name: id.Name} }
 
-// ParseIdentity parses the form of String.
+// ParseIdentity parses the forms of String and Key.
 func ParseIdentity(s string) (Identity, error) {
 	role, name, ok := strings.Cut(s, " ")
 	if !ok {
@@ -92,7 +101,7 @@ const uriScheme = "isthmus"
 // URI returns the identity in the form of a subject alternative name of type URI (RFC 5280, section
 // 4.2.1.6).
 func (id Identity) URI() *url.URL {
-	return &url.URL{Scheme: uriScheme, Opaque: strings.Replace(id.String(), " ", "/", 1)}
+	return &url.URL{Scheme: uriScheme, Opaque: strings.Replace(id.Key(), " ", "/", 1)}
 }
 
 // IdentityOf returns the identity in a certificate. It does not verify the issuer.

@@ -210,3 +210,38 @@ func TestMeterOfAll(t *testing.T) {
 		t.Errorf("told %q", said)
 	}
 }
+
+// Calls that the peer has cancelled make room for others at once, however long the server takes to
+// end them.
+func TestMeterForgetsCancelledCalls(t *testing.T) {
+	const calls = 100
+	k := newTaker(t, control.Budget{Calls: calls})
+	c := k.dial(t, "a")
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var streams []grpc.ClientStream
+		for range calls {
+			s, err := c.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/t/Ignore")
+			if err != nil {
+				t.Fatal(err)
+			}
+			streams = append(streams, s)
+		}
+		cancel()
+		for _, s := range streams {
+			s.RecvMsg(new(emptypb.Empty)) // returns when the stream's end is on its way
+		}
+	}
+	if err := talk(open(t, c, "Read"), 1, 10); err != nil {
+		t.Errorf("a call after the cancelled ones: %v", err)
+	}
+	if len(k.refused) > 0 {
+		t.Errorf("%d calls refused, the first: %s", len(k.refused), <-k.refused)
+	}
+	for range calls + 1 {
+		open(t, c, "Ignore")
+	}
+	if why := <-k.refused; !strings.Contains(why, "calls") {
+		t.Errorf("one call too many: %s", why)
+	}
+}

@@ -6,7 +6,7 @@ import "time"
 // refused try costs only a few packets. A thousand peers of one daemon reconnect spread over
 // longestPause.
 const (
-	firstPause   = 100 * time.Millisecond
+	firstPause   = 100 * time.Millisecond // half of it after a session, whose peer can be reached in all likelihood
 	longestPause = 2 * time.Second
 	tellEvery    = 10 * time.Second // in the log, of consecutive failures
 )
@@ -26,9 +26,12 @@ func (p *pauses) next(accepted bool, now time.Time) (wait time.Duration, tell bo
 	if longest <= 0 {
 		longest = longestPause
 	}
-	if accepted || p.wait == 0 {
+	switch {
+	case accepted:
+		p.wait, tell = firstPause/2, true
+	case p.wait == 0:
 		p.wait, tell = firstPause, true
-	} else {
+	default:
 		p.wait = 2 * p.wait
 	}
 	p.wait = min(p.wait, longest)

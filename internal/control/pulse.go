@@ -12,9 +12,10 @@ import (
 
 // How long a session tolerates silence while a call, or yamux's keepalive, waits for an answer.
 const (
-	firstDoubt = 500 * time.Millisecond // until the peer is pinged
+	firstDoubt = 500 * time.Millisecond // until the peer is pinged, at most; see silence.first
+	mostCalls  = 200 * time.Millisecond // in which a peer answers most calls, without the round trip
 	lastDoubt  = 2 * time.Second        // the same, for calls that have been waiting for long
-	lastWord   = time.Second            // for the peer's kernel to acknowledge the ping, or for any data to arrive
+	lastWord   = time.Second            // for the peer's kernel to acknowledge the ping, or for any data to arrive; at most, see silence.last
 
 	// answerTime is the time in which a peer whose kernel has received the ping must answer. A
 	// goroutine that takes no lock answers, so that only a process that does not run for so long
@@ -43,14 +44,22 @@ const AskBrokerIdle = time.Second
 // process did not run, and could not receive, does not count against the peer.
 type pulse struct {
 	begun  time.Time
-	sent   func() (acked, total uint64) // bytes that the peer's kernel acknowledged, and that this one was given; 0 if unknown
-	read   atomic.Int64                 // time of the last byte received
-	pinged atomic.Uint64                // total just after the latest ping since the peer was to be pinged; 0 before
-	wake   chan struct{}                // holds a value when the next check must be earlier than planned
+	sent   func() sendState
+	read   atomic.Int64  // time of the last byte received
+	pinged atomic.Uint64 // total just after the latest ping since the peer was to be pinged; 0 before
+	wake   chan struct{} // holds a value when the next check must be earlier than planned
 
 	mu   sync.Mutex    // guards the fields below
 	next time.Duration // time of the next check
 	silence
+}
+
+// sendState is what this host's kernel knows of the data sent on a connection. What is unknown is 0.
+type sendState struct {
+	acked  uint64        // bytes that the peer's kernel has acknowledged
+	total  uint64        // bytes written, counted from the same start
+	rtt    time.Duration // smoothed round trip
+	resend time.Duration // after which data without an acknowledgement is sent again for the first time (RFC 6298)
 }
 
 // newPulse returns the pulse of a session on conn. The peer is also pinged after idle without a
@@ -80,7 +89,7 @@ func (p *pulse) call() (end func()) {
 	defer p.mu.Unlock()
 	now := time.Since(p.begun)
 	p.begin(now, p.sign())
-	if p.next > now+firstDoubt {
+	if p.next > now+p.first() {
 		select {
 		case p.wake <- struct{}{}:
 		default:
@@ -94,9 +103,8 @@ func (p *pulse) call() (end func()) {
 }
 
 func (p *pulse) sign() sign {
-	acked, _ := p.sent()
-	pinged := p.pinged.Load()
-	return sign{time.Duration(p.read.Load()), acked, pinged > 0 && acked >= pinged}
+	s, pinged := p.sent(), p.pinged.Load()
+	return sign{time.Duration(p.read.Load()), s.acked, pinged > 0 && s.acked >= pinged, s.rtt, s.resend}
 }
 
 // SilentError means that a session was ended because its peer stopped answering.
@@ -160,8 +168,7 @@ func (c pulseConn) Read(b []byte) (int, error) {
 func (c pulseConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if isPing(b) && err == nil {
-		_, total := c.pulse.sent()
-		c.pulse.pinged.Store(total)
+		c.pulse.pinged.Store(c.pulse.sent().total)
 	}
 	return n, err
 }
@@ -171,6 +178,8 @@ type sign struct {
 	read    time.Duration // when data last arrived
 	acked   uint64        // bytes that its kernel has acknowledged
 	reached bool          // the latest ping is among them
+	rtt     time.Duration // see sendState
+	resend  time.Duration
 }
 
 // verdict is the reaction to a silence.
@@ -190,6 +199,8 @@ type silence struct {
 	acked uint64        // as of the last check
 	word  time.Duration // for data to arrive after a ping; 0: lastWord
 	idle  time.Duration // until the peer is pinged without a call; 0: after yamux's answer is overdue
+
+	rtt, resend time.Duration // of the latest sign
 
 	// Valid while doubt.
 	doubt   bool
@@ -223,7 +234,7 @@ func (s *silence) begin(now time.Duration, sg sign) {
 // noteSign records evidence. The time of an acknowledgement is unknown, except that it is not after
 // now.
 func (s *silence) noteSign(now time.Duration, sg sign) {
-	s.heard = max(s.heard, sg.read)
+	s.heard, s.rtt, s.resend = max(s.heard, sg.read), sg.rtt, sg.resend
 	switch {
 	case !s.doubt:
 	case s.heard > s.asked:
@@ -239,7 +250,7 @@ func (s *silence) noteSign(now time.Duration, sg sign) {
 // judge returns what to do now, and after how long to judge again.
 func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	s.noteSign(now, sg)
-	word := cmp.Or(s.word, lastWord)
+	word := s.last()
 	if s.doubt {
 		if s.reached {
 			word = answerTime
@@ -251,11 +262,28 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	}
 	due := s.heard + cmp.Or(s.idle, keepAlive+firstDoubt) // by then yamux has an answer, if nothing else
 	if s.calls > 0 {
-		due = min(due, max(s.heard, s.since)+min(max((now-s.since)/2, firstDoubt), lastDoubt))
+		due = min(due, max(s.heard, s.since)+min(max((now-s.since)/2, s.first()), lastDoubt))
 	}
 	if left := due - now; left > 0 {
 		return bear, left
 	}
 	s.doubt, s.asked, s.reached = true, now, false
 	return ask, word
+}
+
+// first returns how long a call waits until the peer is pinged: where the round trip is known to be short, its time and
+// mostCalls.
+func (s *silence) first() time.Duration {
+	if s.rtt == 0 {
+		return firstDoubt
+	}
+	return min(s.rtt+mostCalls, firstDoubt)
+}
+
+// last returns how long the ping may go unacknowledged: until it would have been sent again, and that once more.
+func (s *silence) last() time.Duration {
+	if s.word > 0 || s.resend == 0 {
+		return cmp.Or(s.word, lastWord)
+	}
+	return min(2*s.resend, lastWord)
 }

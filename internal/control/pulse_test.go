@@ -17,8 +17,10 @@ func TestSilence(t *testing.T) {
 		acked uint64
 		// reached means that the peer's kernel has acknowledged the ping.
 		reached bool
-		want    verdict
-		wait    time.Duration
+		// rtt is the round trip, if known; what is lost is sent again 200 ms later.
+		rtt  time.Duration
+		want verdict
+		wait time.Duration
 	}
 	for name, steps := range map[string][]step{
 		"no calls": {
@@ -33,6 +35,28 @@ func TestSilence(t *testing.T) {
 			{at: 1500, want: ask, wait: 1000},
 			{at: 2499, wait: 1},
 			{at: 2500, want: part, wait: 1000},
+		},
+		"a dead short path": {
+			{at: 1000, begin: true, rtt: 20, wait: 220},
+			{at: 1220, rtt: 20, want: ask, wait: 440},
+			{at: 1659, rtt: 20, wait: 1},
+			{at: 1660, rtt: 20, want: part, wait: 440},
+		},
+		"a dead path around half the world": {
+			{at: 1000, begin: true, rtt: 200, wait: 400},
+			{at: 1400, rtt: 200, want: ask, wait: 800},
+			{at: 2200, rtt: 200, want: part, wait: 800},
+		},
+		"a dead path by satellite": {
+			{at: 1000, begin: true, rtt: 600, wait: 500},
+			{at: 1500, rtt: 600, want: ask, wait: 1000},
+			{at: 2500, rtt: 600, want: part, wait: 1000},
+		},
+		"a stopped peer near by": {
+			{at: 1000, begin: true, rtt: 1, wait: 201},
+			{at: 1201, rtt: 1, acked: 100, want: ask, wait: 402},
+			{at: 1603, rtt: 1, acked: 112, reached: true, wait: 2098},
+			{at: 3701, rtt: 1, acked: 112, reached: true, want: part, wait: 2500},
 		},
 		"a dead path, whose call ends early": {
 			{at: 1000, begin: true, wait: 500},
@@ -127,7 +151,10 @@ func TestSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var s silence
 			for _, st := range steps {
-				now, sg := st.at*time.Millisecond, sign{st.read * time.Millisecond, st.acked, st.reached}
+				now, sg := st.at*time.Millisecond, sign{read: st.read * time.Millisecond, acked: st.acked, reached: st.reached, rtt: st.rtt * time.Millisecond}
+				if st.rtt > 0 {
+					sg.resend = sg.rtt + 200*time.Millisecond
+				}
 				if st.begin {
 					s.begin(now, sg)
 				}

@@ -194,7 +194,7 @@ func (c *Credentials) FollowOwn(ctx context.Context, f func(revoked error)) {
 // judge returns an ErrRevoked if the list has the holder or one of the certificates.
 func (r *Revocations) judge(p Proof) error {
 	list, _ := r.Now()
-	since, yes := list.Names(p.String(), p.Enrolled)
+	since, yes := list.Names(p.Key(), p.Enrolled)
 	for i, serial := range p.serials {
 		if at, has := list.Has(serial); has && !yes {
 			since, yes = at, true

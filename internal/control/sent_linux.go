@@ -4,16 +4,23 @@ import (
 	"crypto/tls"
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// leastRTO is what Linux adds to the round trip at least (TCP_RTO_MIN).
+const leastRTO = 200 * time.Millisecond
+
 // sentOn returns a function that returns how many bytes written to conn the far kernel has
-// acknowledged (TCP_INFO), and how many were written, counted from the same start; 0 if unknown.
-// The second may be too low by what is acknowledged meanwhile, and is never too high.
-func sentOn(conn net.Conn) func() (acked, total uint64) {
-	none := func() (uint64, uint64) { return 0, 0 }
+// acknowledged (TCP_INFO), how many were written, and how long an acknowledgement takes; the
+// number of those written may be too low by what is acknowledged meanwhile, and is never too high.
+func sentOn(conn net.Conn) func() sendState {
+	none := func() sendState { return sendState{} }
 	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // a wrapper whose first bytes were already read
 		conn = c.NetConn()
 	}
 	sc, ok := conn.(syscall.Conn)
@@ -24,17 +31,19 @@ func sentOn(conn net.Conn) func() (acked, total uint64) {
 	if err != nil {
 		return none
 	}
-	return func() (acked, total uint64) {
+	return func() (s sendState) {
 		raw.Control(func(fd uintptr) {
 			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 			if err != nil {
 				return
 			}
-			acked = info.Bytes_acked
+			s.acked = info.Bytes_acked
 			if queued, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
-				total = acked + uint64(queued)
+				s.total = s.acked + uint64(queued)
 			}
+			s.rtt = time.Duration(info.Rtt) * time.Microsecond
+			s.resend = s.rtt + max(4*time.Duration(info.Rttvar)*time.Microsecond, leastRTO)
 		})
-		return acked, total
+		return s
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -20,6 +21,11 @@ type Trust struct {
 	// It calls asked when the request has arrived: until then the connection may be closed in
 	// favour of others, and asked returns false if it was. When Enrol returns, conn is closed.
 	Enrol func(ctx context.Context, conn *tls.Conn, asked func() bool)
+
+	// PassEnrol, of a daemon that does not enrol, passes a connection on which a client requests a
+	// certificate on to one that does. All that the client has sent can be read from conn, which is closed
+	// when PassEnrol returns, or before that in favour of others.
+	PassEnrol func(ctx context.Context, conn net.Conn)
 
 	// Renew issues a new certificate to the peer of s, or to another holder for which it acts.
 	Renew func(ctx context.Context, s *Session, chain [][]byte) ([][]byte, error)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -23,7 +24,7 @@ func (s *Session) watch() {
 	var look <-chan time.Time
 	own := s.LocalAddr().Addr()
 	if s.has != nil && own.IsValid() && s.has(own) {
-		t := time.NewTicker(addressEvery)
+		t := time.NewTicker(carrier.AddressEvery)
 		defer t.Stop()
 		look = t.C
 	}

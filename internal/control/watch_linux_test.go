@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/lab"
@@ -57,7 +58,7 @@ func TestAddressOfHost(t *testing.T) {
 	next := old.Next().Next().Next()
 	has := func(a netip.Addr) (has bool) {
 		t.Helper()
-		if err := h.Do(func() error { has = control.HasAddress(a); return nil }); err != nil {
+		if err := h.Do(func() error { has = carrier.HasAddress(a); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return has

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/testload"
@@ -191,7 +192,7 @@ func BenchmarkHasAddress(b *testing.B) {
 	a := netip.MustParseAddr("127.0.0.1")
 	b.ReportAllocs()
 	for b.Loop() {
-		if !control.HasAddress(a) {
+		if !carrier.HasAddress(a) {
 			b.Fatal("no loopback")
 		}
 	}

@@ -49,7 +49,7 @@ func (w *sampleWriter) section(f *field, v, defaults reflect.Value, indent strin
 		if i > 0 || indent == "" {
 			w.WriteString("\n")
 		}
-		w.comment(indent, c.help+c.facts())
+		w.comment(indent, c.help+c.tagComment())
 		w.elements(c, indent)
 		if c.kind == section {
 			fmt.Fprintf(w, "%s%s:\n", indent, c.name)
@@ -70,8 +70,8 @@ func (f *field) mustParse(tag, text string) reflect.Value {
 	return v
 }
 
-// facts returns the part of a key's comment that comes from the other tags.
-func (f *field) facts() string {
+// tagComment returns the part of a key's comment that comes from the other tags.
+func (f *field) tagComment() string {
 	text := ""
 	if len(f.enum) > 0 {
 		text += " One of: " + strings.Join(f.enum, ", ") + "."
@@ -97,7 +97,7 @@ func (w *sampleWriter) elements(f *field, indent string) {
 	}
 	w.comment(indent, "Each has:")
 	f.elem.leaves(reflect.New(f.elem.typ).Elem(), func(c *field, _ reflect.Value) {
-		text := "- " + c.key + ": " + c.help + c.facts()
+		text := "- " + c.key + ": " + c.help + c.tagComment()
 		if c.preset != "" {
 			text += " Default: " + c.preset + "."
 		}

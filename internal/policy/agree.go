@@ -79,7 +79,7 @@ func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
 		g.Allow = g.Allow && o.Allow
 	}
 	for _, t := range overlay.Techniques() {
-		if g.Allow && g.withholds(t) == nil {
+		if g.Allow && g.refusingSide(t) == nil {
 			g.Techniques = append(g.Techniques, t)
 		}
 	}
@@ -91,8 +91,8 @@ func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
 	return g
 }
 
-// withholds returns the side that does not allow a technique, or nil.
-func (g *Agreement) withholds(t overlay.Technique) *Opinion {
+// refusingSide returns the side that does not allow a technique, or nil.
+func (g *Agreement) refusingSide(t overlay.Technique) *Opinion {
 	for i := range g.Sides {
 		if o := &g.Sides[i]; o.Policy && !o.DryRun && (!o.permits(t) || o.limits() && t != overlay.Relay) {
 			return o
@@ -177,7 +177,7 @@ func (g *Agreement) Without(t overlay.Technique) string {
 	if !g.Allow {
 		return g.Err().Error()
 	}
-	if o := g.withholds(t); o != nil {
+	if o := g.refusingSide(t); o != nil {
 		if o.permits(t) {
 			return fmt.Sprintf("rule %q of %s limits it (%v), which only a relay can keep; ask %s", o.Rule, o.Site, o.Limits, o.Contact)
 		}

@@ -39,7 +39,7 @@ func (p *Policy) Evaluate(q Question) Decision {
 		if !r.fits(q) {
 			continue
 		}
-		if !r.awake(q.At) {
+		if !r.appliesAt(q.At) {
 			if r.Effect == Allow && asleep == "" {
 				asleep = fmt.Sprintf("; rule %q would, %s", r.Name, r.conditions(p.Zone))
 			}
@@ -80,8 +80,8 @@ func anyFits(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return match(p, name) })
 }
 
-// awake reports whether the rule applies at t.
-func (r Rule) awake(t time.Time) bool {
+// appliesAt reports whether the rule applies at t.
+func (r Rule) appliesAt(t time.Time) bool {
 	return len(r.Hours) == 0 || slices.ContainsFunc(r.Hours, func(h Hours) bool { return h.contain(t) })
 }
 

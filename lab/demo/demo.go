@@ -60,12 +60,13 @@ type Options struct {
 	Program func(words ...string) []string // command line of this binary with these words
 	Out     io.Writer
 	JSON    bool // print one object per program and link in place of tables
+	Full    bool // print what the programs print, and each path, in place of a line for each program and a picture
 }
 
 // Run shows the demo. It must run in a process that went through lab.Enter.
 // The error says which program failed or which check value is wrong.
 func Run(ctx context.Context, o Options) error {
-	p := &printer{w: o.Out, json: o.JSON}
+	p := &printer{w: o.Out, json: o.JSON, full: o.Full}
 	start := time.Now()
 	world, err := lab.Parse("demo", []byte(spec))
 	if err != nil {
@@ -98,10 +99,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	var failed []error
+	p.programs(len(nodes) * ranksPerNode)
 	for _, prog := range programs {
 		if err := runProgram(ctx, o, self, g, prog, p); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", prog.title, err))
-			p.say("  FAILED: %v", err)
+			p.failed(err)
 		}
 		if ctx.Err() != nil {
 			break
@@ -110,7 +112,11 @@ func Run(ctx context.Context, o Options) error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
+	p.picture()
 	p.say("\nAll check values are right. %.1f s in all.", time.Since(start).Seconds())
+	if !o.Full {
+		p.say("--full shows what the programs printed, and each path with its reason.")
+	}
 	return g.Close()
 }
 

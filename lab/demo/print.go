@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,10 @@ import (
 type printer struct {
 	w    io.Writer
 	json bool
+	full bool
+
+	printed bytes.Buffer // by the program that runs, unless full
+	paths   []report     // of the last program
 }
 
 // say writes a line of text.
@@ -27,16 +32,51 @@ func (p *printer) step(what string, since time.Time) {
 	p.say("  ready: %-40s %6.2f s", what, time.Since(since).Seconds())
 }
 
+// programs begins the programs' results.
+func (p *printer) programs(ranks int) {
+	if !p.full {
+		p.say("\nOne job after the other, each of %d ranks over both sites:", ranks)
+	}
+}
+
+// title says which program starts.
 func (p *printer) title(title string, ranks int) {
-	p.say("\n== %s, %d ranks", title, ranks)
+	switch {
+	case p.full:
+		p.say("\n== %s, %d ranks", title, ranks)
+	case !p.json:
+		fmt.Fprintf(p.w, "  %-52s ", title) // its result follows
+	}
+	p.printed.Reset()
 }
 
 // output returns the writer for the programs' own output.
 func (p *printer) output() io.Writer {
-	if p.json {
+	switch {
+	case p.json:
 		return io.Discard
+	case p.full:
+		return p.w
 	}
-	return p.w
+	return &p.printed
+}
+
+// failed says why a program failed, and what it has printed.
+func (p *printer) failed(err error) {
+	p.say("FAILED: %v", err)
+	if !p.full {
+		p.say("%s", p.printed.String())
+	}
+}
+
+// picture draws the last program's links, unless each was listed.
+func (p *printer) picture() {
+	if !p.full && !p.json {
+		p.say("\nHow the last job's ranks reached each other:\n")
+		for _, line := range draw(p.paths) {
+			p.say("%s", line)
+		}
+	}
 }
 
 func (p *printer) object(v any) {
@@ -50,6 +90,10 @@ func (p *printer) object(v any) {
 // links shows which ranks connected, by which technique and why: each link once, as the rank that
 // dialled it saw it, with the links inside a site summed up.
 func (p *printer) links(program string, all []report) {
+	p.paths = all
+	if !p.full && !p.json {
+		return
+	}
 	sort.Slice(all, func(i, j int) bool {
 		a, b := all[i], all[j]
 		return a.Rank < b.Rank || a.Rank == b.Rank && a.Peer < b.Peer
@@ -73,19 +117,7 @@ func (p *printer) links(program string, all []report) {
 			}{program, nodeOf(r.Rank), r})
 			continue
 		}
-		path := r.Technique
-		if path == "" {
-			path = "same node"
-		}
-		if r.Proxy != "" {
-			path += " through " + r.Proxy
-		}
-		if r.Via != "" {
-			path += " via " + r.Via
-		}
-		if r.Cipher != "" {
-			path += ", encrypted"
-		}
+		path := r.path()
 		key := nodeOf(r.Rank) + " -> " + nodeOf(r.Peer) + path
 		g := groups[key]
 		if g == nil {
@@ -121,6 +153,10 @@ func (p *printer) traffic(program string, job, wan totals, elapsed time.Duration
 			WANPackets  uint64  `json:"wan_packets"`
 			WireBytes   uint64  `json:"wan_wire_bytes"`
 		}{program, elapsed.Seconds(), job.Messages, job.Bytes, wan.Packets, wan.Bytes})
+		return
+	}
+	if !p.full {
+		p.say("%s; %.1f s with its start", outcome(p.printed.String()), elapsed.Seconds())
 		return
 	}
 	p.say("  between the sites: %d messages, %d bytes of the job; the sites sent %d packets, %d bytes with everything",

@@ -56,6 +56,9 @@ func (o *observer) watch(c overlay.Carrier, err error) (overlay.Carrier, error) 
 	return c, nil
 }
 
+// NetConn returns the connection below: the link sets and reads the options of its socket.
+func (w *watched) NetConn() net.Conn { return w.Conn }
+
 // Read implements net.Conn.
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)

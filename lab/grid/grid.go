@@ -282,6 +282,9 @@ func OverIPv6(p overlay.SiteProfile) overlay.SiteProfile {
 // adminsPart returns the part of a profile that cannot be measured.
 func adminsPart(p overlay.SiteProfile) map[string]any {
 	part := map[string]any{"gateway_only": p.GatewayOnly, "privileged": p.Privileged}
+	if p.HighPortsOnly {
+		part["high_ports_only"] = true
+	}
 	if len(p.Networks) > 0 {
 		part["networks"] = p.Networks
 	}
@@ -391,14 +394,14 @@ func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 		if g.cfg.Peers[host.Name()] == nil {
 			g.enrol(helpers[0])
 		} else {
-			g.enrol(g.together("helpers "+host.Name(), helpers))
+			g.enrol(g.combineHelpers("helpers "+host.Name(), helpers))
 		}
 	}
 	return nil
 }
 
-// together returns one process that runs all the helpers.
-func (g *Grid) together(name string, helpers []*Daemon) *Daemon {
+// combineHelpers returns one process that runs all the helpers.
+func (g *Grid) combineHelpers(name string, helpers []*Daemon) *Daemon {
 	argv := g.cfg.Binary("helpers")
 	for _, d := range helpers {
 		argv = append(argv, "--config", d.settings)
@@ -442,7 +445,8 @@ func (g *Grid) permit(role control.Role, settings map[string]any) error {
 		settings["policy"] = file
 		return os.WriteFile(file, []byte(openPolicy), 0o644)
 	case control.RoleHelper:
-		offer := map[string]any{"jobs": 1, "allow": []any{map[string]any{"identity": "*@*/*"}}}
+		// Many helpers that measure at once would measure each other.
+		offer := map[string]any{"jobs": 1, "power": labPower, "allow": []any{map[string]any{"identity": "*@*/*"}}}
 		given, _ := settings["offer"].(map[string]any)
 		maps.Copy(offer, given)
 		settings["offer"] = offer
@@ -450,8 +454,11 @@ func (g *Grid) permit(role control.Role, settings map[string]any) error {
 	return nil
 }
 
-// over returns the setting is merged over was, key by key if both have keys.
-func over(was, is any) any {
+// labPower is the power that the nodes of a lab offer, if their settings do not say otherwise.
+const labPower = 1000
+
+// mergeSettings returns the setting is merged over was, key by key if both have keys.
+func mergeSettings(was, is any) any {
 	old, both := was.(map[string]any)
 	more, ok := is.(map[string]any)
 	if !both || !ok {
@@ -472,7 +479,7 @@ func (g *Grid) daemon(name string, host *lab.Host, id control.Identity, settings
 	settings["log"] = map[string]any{"format": "json"}
 	for _, key := range []string{id.Role.String(), name} {
 		for k, v := range g.cfg.Settings[key] {
-			settings[k] = over(settings[k], v)
+			settings[k] = mergeSettings(settings[k], v)
 		}
 	}
 	if err := g.permit(id.Role, settings); err != nil {

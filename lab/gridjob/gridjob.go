@@ -20,7 +20,13 @@ import (
 // program, which runs the daemons after the argument isthmus (isthmus-lab). The process must have
 // gone through lab.Enter. down ends everything.
 func Up(ctx context.Context, spec lab.Spec, self []string) (g *grid.Grid, down func() error, err error) {
-	return grid.Up(ctx, spec, grid.Config{Binary: func(daemon string) []string { return with(self, "isthmus", daemon) }})
+	return UpWith(ctx, spec, self, grid.Config{})
+}
+
+// UpWith is Up with a configuration of the grid, which does not say how its daemons are run.
+func UpWith(ctx context.Context, spec lab.Spec, self []string, c grid.Config) (g *grid.Grid, down func() error, err error) {
+	c.Binary = func(daemon string) []string { return with(self, "isthmus", daemon) }
+	return grid.Up(ctx, spec, c)
 }
 
 // A Job describes the processes to start and their nodes.

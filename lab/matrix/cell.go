@@ -35,6 +35,7 @@ type Cell struct {
 	// broker and the proxies.
 	ProxyBytes        uint64 `json:"proxy_bytes"`
 	ThirdPartyPackets uint64 `json:"third_party_packets"`
+	ThirdParties      string `json:"third_parties,omitempty"` // whose they were
 
 	Reasons map[string]string `json:"reasons"` // for every technique, taken or rejected
 	Error   string            `json:"error"`
@@ -88,8 +89,8 @@ func (c *Cell) leastRelayed() uint64 {
 	return 2 * volume
 }
 
-// meet adds packets between the two sites and third parties.
-func (c *Cell) meet(strangers map[path]uint64) {
+// addStrangers adds packets between the two sites and third parties.
+func (c *Cell) addStrangers(strangers map[path]uint64) {
 	if c.strangers == nil {
 		c.strangers = map[path]uint64{}
 	}
@@ -97,6 +98,7 @@ func (c *Cell) meet(strangers map[path]uint64) {
 		c.strangers[p] += n
 		c.ThirdPartyPackets += n
 	}
+	c.ThirdParties = strings.TrimSpace(c.strangeness())
 }
 
 // Fault describes an error in the cell, or returns "".
@@ -161,5 +163,5 @@ func (c *Cell) hearsay(of ...string) string {
 	if len(told) == 0 {
 		return ""
 	}
-	return " (the broker was told: " + strings.Join(told, "; ") + ")"
+	return " (reported to the broker: " + strings.Join(told, "; ") + ")"
 }

@@ -46,19 +46,19 @@ func TestFault(t *testing.T) {
 		{direct, func(c *Cell) { c.Connected, c.Error = false, "no route" }, "not connected: no route"},
 		{met, func(c *Cell) {
 			c.Connected, c.Error, c.heard = false, "too late", map[string]string{"traversing": "reset", "relay": "full"}
-		}, "not connected: too late (the broker was told: relay: full; traversing: reset)"},
+		}, "not connected: too late (reported to the broker: relay: full; traversing: reset)"},
 		{direct, func(c *Cell) { c.Error = "the log is gone" }, "connected, but: the log is gone"},
 		{direct, func(c *Cell) { c.ProxyBytes = 1 }, "1 bytes went to the proxy"},
 		{direct, func(c *Cell) {
-			c.meet(map[path]uint64{{"a", "x"}: 1})
-			c.meet(map[path]uint64{{"a", "x"}: 1, {"b", "y"}: 3})
+			c.addStrangers(map[path]uint64{{"a", "x"}: 1})
+			c.addStrangers(map[path]uint64{{"a", "x"}: 1, {"b", "y"}: 3})
 		}, "5 packets to third parties (2 a -> x, 3 b -> y)"},
 		{direct, func(c *Cell) { delete(c.Reasons, "traversing") }, "no reason for or against traversing"},
 		{direct, func(c *Cell) { c.Technique, c.Predicted = "tunnel", "tunnel" }, `unknown technique "tunnel"`},
 		{met, func(c *Cell) {
 			c.Technique, c.ProxyBytes, c.Tries = "relay", 2*volume, 3
 			c.heard = map[string]string{"simultaneous-open": "timed out"}
-		}, "connected by relay in 3 tries, predicted was simultaneous-open (the broker was told: simultaneous-open: timed out); by relay although these work: simultaneous-open, traversing, hole-punching"},
+		}, "connected by relay in 3 tries, predicted was simultaneous-open (reported to the broker: simultaneous-open: timed out); by relay although these work: simultaneous-open, traversing, hole-punching"},
 		{met, func(c *Cell) { c.Technique, c.Predicted, c.ProxyBytes = "relay", "relay", 2*volume }, "although these work"},
 		{met, func(c *Cell) { c.Technique = "hole-punching" }, "predicted was simultaneous-open"},
 		{relayed, func(c *Cell) { c.ProxyBytes = volume }, "only 200000 bytes went to the proxy"},

@@ -117,7 +117,7 @@ func strangers(before, after []wan.Counter, a, b string) map[path]uint64 {
 func ofSite(endpoint, site string) bool { return endpoint == site || endpoint == site+"/proxy" }
 
 // forgive removes from strange what belongs to earlier pairs: packets, in either direction, between
-// the pair connected just before, whose kernels may have repeated or acknowledged a last segment
+// pairs connected shortly before, whose kernels may have repeated or acknowledged a last segment
 // late, and between sites that have a tunnel. Hole punching leaves a tunnel open for the next time,
 // even if another technique was faster.
 func forgive(strange map[path]uint64, earlier map[path]bool) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"time"
@@ -39,8 +40,8 @@ type world struct {
 	Options // of the run
 	lab     *lab.Lab
 	grid    *grid.Grid
-	read    int  // bytes of the proxy's log that were accounted for
-	before  path // of the pair that was connected last
+	read    int                // bytes of the proxy's log that were accounted for
+	recent  map[path]time.Time // the pairs that were connected last, and when that ended
 }
 
 func askerSite(preset string) string  { return strings.ReplaceAll(preset, "/", "-") + "-1" }
@@ -145,11 +146,24 @@ func (w *world) connect(ctx context.Context, pair Pair) Cell {
 			break
 		}
 	}
-	w.before = path{w.lab.Place(askerSite(pair.From)), w.lab.Place(targetSite(pair.To))}
+	w.remember(path{w.lab.Place(askerSite(pair.From)), w.lab.Place(targetSite(pair.To))}, time.Now())
 	if c.astray() || !c.Connected {
 		c.heard = w.heard(ctx, &c)
 	}
 	return c
+}
+
+// recentTime is how long packets between a pair may follow the end of its link. A SYN that a filter held
+// back is repeated after 1, 3 and 7 s.
+const recentTime = 10 * time.Second
+
+// remember records that a pair was connected until now, and forgets older ones.
+func (w *world) remember(p path, now time.Time) {
+	if w.recent == nil {
+		w.recent = map[path]time.Time{}
+	}
+	maps.DeleteFunc(w.recent, func(_ path, end time.Time) bool { return now.Sub(end) > recentTime })
+	w.recent[p] = now
 }
 
 // try makes one link and records everything about it.
@@ -171,10 +185,12 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	strange := strangers(before, w.settle(ctx, a, b), a, b)
 	if len(strange) > 0 { // few pairs: it reads a lot
 		earlier := w.tunnels()
-		earlier[w.before] = true
+		for p := range w.recent {
+			earlier[p] = true
+		}
 		forgive(strange, earlier)
 	}
-	c.meet(strange)
+	c.addStrangers(strange)
 	var relayErr error
 	c.ProxyBytes, relayErr = w.relayed(ctx, key.ID(), c.relayed())
 	if err = errors.Join(err, relayErr); err != nil {

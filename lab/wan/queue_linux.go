@@ -42,6 +42,7 @@ type queue struct {
 	buf    []byte
 
 	latest   time.Duration // arrival of the newest packet
+	clock    wallClock     // of the kernel's stamps
 	overruns atomic.Uint64
 }
 
@@ -297,17 +298,19 @@ func (q *queue) take(m *message) error {
 	return nil
 }
 
-// trustAge is the maximum age of a kernel time stamp. If it is older, the clock was set in between,
-// and the current time is used instead.
+// trustAge is the maximum age of a kernel time stamp. If it is older, or the clock is seen to have been
+// set, the current time is used instead.
 const trustAge = 100 * time.Millisecond
 
 // arrival returns when the packet reached the namespace, by the kernel's stamp if there is one: the
 // time until this thread woke up is then part of the delay and not added to it. It never decreases.
 func (q *queue) arrival(m *message) time.Duration {
-	at := q.now()
-	if !m.arrival.IsZero() {
-		// The stamp is truncated to microseconds; the packet must not seem older.
-		if age := time.Since(m.arrival) - time.Microsecond; age > 0 && age < trustAge {
+	now := time.Now()
+	at := now.Sub(q.start)
+	if set := q.clock.wasSet(time.Duration(now.UnixNano()), at); !m.arrival.IsZero() && !set {
+		// The stamp is truncated to microseconds; the packet must not seem older. Round takes the
+		// monotonic reading away, which stamps have none of.
+		if age := now.Round(0).Sub(m.arrival) - time.Microsecond; age > 0 && age < trustAge {
 			at -= age
 		}
 	}

@@ -5,7 +5,8 @@
 // latency, a capacity for each, a strategy that decides how many processes each host gets, and
 // ranks numbered along the hosts so that no two copies of a rank share one. Spread and Concentrate
 // are its two strategies; Auto places by measurements between the hosts and by the job's
-// communication pattern.
+// communication pattern. Mapped places jobs whose ranks communicate along a graph, by package
+// mapping.
 //
 // The package knows no socket, no clock and no reservation (package reserve has those): a Plan is a
 // function of its arguments. It keeps no state, and everything here is safe for concurrent use as
@@ -16,8 +17,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/launch/mapping"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -35,6 +38,10 @@ type Host struct {
 	Jobs      int           // further jobs that the host accepts; 0: none
 	Memory    int64         // bytes for the job's processes together; 0: not limited
 	CPU       int           // thousandths of a core for them together; 0: not limited
+
+	// Power is how fast a process that uses all cores runs: the costs of a graph are millions of multiplications and
+	// additions, and this is how many of these millions it does in a second. Only graphs use it; 0: unknown.
+	Power float64
 }
 
 // Job is the job to place.
@@ -52,6 +59,10 @@ type Job struct {
 	// them.
 	Pattern Pattern
 	Message int
+
+	// Graph, if set, is who talks to whom, in place of Pattern: a task for each rank. Then no host runs
+	// more than one rank, there is one copy, and no Home.
+	Graph *mapping.Graph
 }
 
 // pinned reports whether rank 0 must run at Home.
@@ -77,7 +88,22 @@ func (j Job) Check() error {
 	case j.Memory < 0 || j.CPU < 0 || j.Message < 0:
 		return fmt.Errorf("a job that needs %d bytes and %d/1000 of a core per process and sends messages of %d bytes: none may be negative", j.Memory, j.CPU, j.Message)
 	}
+	if err := j.checkGraph(); err != nil {
+		return err
+	}
 	return j.Pattern.check()
+}
+
+func (j Job) checkGraph() error {
+	switch {
+	case j.Graph == nil:
+		return nil
+	case j.Graph.Tasks() != j.Ranks:
+		return fmt.Errorf("a graph of %d tasks for a job of %d ranks: want a task for each", j.Graph.Tasks(), j.Ranks)
+	case j.Copies > 1 || j.pinned():
+		return errors.New("a job with a graph has one copy of each rank, and rank 0 is not pinned to a host")
+	}
+	return nil
 }
 
 // Strategy decides how many processes each host gets. Implementations keep no state.
@@ -112,7 +138,7 @@ type Share struct {
 // Strategies lists the names that ByName accepts, the default first.
 var Strategies = []string{"spread", "concentrate", "auto"}
 
-// ByName returns the named strategy. network has the measurements for auto; nil: none.
+// ByName returns the named strategy. network has the measurements for auto and for graphs; nil: none.
 func ByName(name string, network Network) (Strategy, error) {
 	switch name {
 	case "spread":
@@ -122,7 +148,10 @@ func ByName(name string, network Network) (Strategy, error) {
 	case "auto":
 		return Auto{Network: network}, nil
 	}
-	return nil, fmt.Errorf("no strategy %.40q: want one of %q", name, Strategies)
+	if slices.Contains(GraphStrategies, name) {
+		return Mapped{Algorithm: name, Network: network}, nil
+	}
+	return nil, fmt.Errorf("no strategy %.40q: want one of %q, or with a graph of %q", name, Strategies, GraphStrategies)
 }
 
 // Allocate places job on hosts, which must be in the order in which to use them: nearest first, as
@@ -143,7 +172,7 @@ func Allocate(job Job, hosts []Host, strategy Strategy) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("strategy %s: %w", strategy.Name(), err)
 	}
-	if err := d.holds(shares); err != nil {
+	if err := d.checkContract(shares); err != nil {
 		return nil, fmt.Errorf("strategy %s broke its promise: %w", strategy.Name(), err)
 	}
 	return newPlan(job, strategy.Name(), hosts, at, shares), nil
@@ -212,8 +241,8 @@ func shared(job Job, h Host) int {
 	return min(c, job.Ranks-1)
 }
 
-// holds returns an error if shares violate the contract of Strategy.Place.
-func (d Demand) holds(shares []Share) error {
+// checkContract returns an error if shares violate the contract of Strategy.Place.
+func (d Demand) checkContract(shares []Share) error {
 	placed, used := 0, map[int]bool{}
 	for _, s := range shares {
 		switch {

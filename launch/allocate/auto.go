@@ -27,6 +27,8 @@ const MaxAutoHosts = 2048
 // that grow one after the other, each from hosts at sites where no other set is, so that the end of a
 // site ends no more than one set.
 //
+// A job with a graph is placed as by Mapped, with mapping.Search.
+//
 // Cost counts only messages. Contention among the processes of a host, for memory bandwidth above
 // all, must be limited by Job.Memory, Job.CPU and the owner's P.
 type Auto struct {
@@ -42,12 +44,15 @@ func (Auto) Settled(Demand) bool { return false }
 const (
 	autoSeeds   = 64      // hosts to grow from
 	autoImprove = 4       // starts to improve, for each copy
-	autoDoors   = 16      // sites to compare when a placement expands to another
+	autoSites   = 16      // sites to compare when a placement expands to another
 	autoWork    = 2 << 20 // additions to spend on improving each
 )
 
 // Place implements Strategy.
 func (a Auto) Place(d Demand) ([]Share, error) {
+	if d.Job.Graph != nil {
+		return Mapped{Algorithm: a.Name(), Network: a.Network}.Place(d)
+	}
 	if len(d.Hosts) > MaxAutoHosts {
 		d.Hosts, d.Capacity = d.Hosts[:MaxAutoHosts], d.Capacity[:MaxAutoHosts]
 		if have := sum(d.Capacity); have < d.Processes {
@@ -137,8 +142,8 @@ func newField(d Demand, network Network) *field {
 // roundTrip returns the time of a message each way.
 func (f *field) roundTrip(i, j int) float64 { return f.time[i*f.width+j] + f.time[j*f.width+i] }
 
-// round returns how many processes each set has without a pinned rank 0.
-func (f *field) round() int { return f.Processes / f.Job.Copies }
+// setSize returns how many processes each set has without a pinned rank 0.
+func (f *field) setSize() int { return f.Processes / f.Job.Copies }
 
 // cost returns the cost of the plan for the shares.
 func (f *field) cost(shares []Share) cost {
@@ -148,7 +153,7 @@ func (f *field) cost(shares []Share) cost {
 			f.seq = append(f.seq, s.Host)
 		}
 	}
-	total := cost{together: f.together()}
+	total := cost{together: f.pairsAtOneSite()}
 	for c := range f.Job.Copies {
 		if f.Job.Pattern == Dense {
 			total.time += f.denseTime(c)
@@ -170,10 +175,10 @@ func (f *field) hostOf(rank, copy int) int {
 	return f.seq[copy*(f.Job.Ranks-1)+rank-1]
 }
 
-// together returns the number of pairs of copies of one rank at one site. A pinned rank 0 has one
+// pairsAtOneSite returns the number of pairs of copies of one rank at one site. A pinned rank 0 has one
 // copy.
-func (f *field) together() (n int) {
-	round := f.round()
+func (f *field) pairsAtOneSite() (n int) {
+	round := f.setSize()
 	for p := range f.seq {
 		for q := p + round; q < len(f.seq); q += round {
 			if f.site[f.seq[p]] == f.site[f.seq[q]] {
@@ -269,7 +274,7 @@ func (f *field) grow(seed, processes int, taken []bool) []Share {
 // enough. It returns nil if the hosts that are left are too few for a set.
 func (f *field) growSets(seed int) []Share {
 	taken := make([]bool, len(f.Hosts))
-	all := f.grow(seed, f.round(), taken)
+	all := f.grow(seed, f.setSize(), taken)
 	for range f.Job.Copies - 1 {
 		free := f.freeForSet(taken)
 		if free == nil {
@@ -305,9 +310,9 @@ func (f *field) freeForSet(taken []bool) []bool {
 		}
 	}
 	switch {
-	case apart >= f.round():
+	case apart >= f.setSize():
 		return out
-	case room >= f.round():
+	case room >= f.setSize():
 		return slices.Clone(taken)
 	}
 	return nil
@@ -322,7 +327,7 @@ func (f *field) cheapestSet(out []bool) (best []Share) {
 			continue
 		}
 		tried[f.site[seed]] = true
-		set := f.grow(seed, f.round(), slices.Clone(out))
+		set := f.grow(seed, f.setSize(), slices.Clone(out))
 		if t := f.setTime(set); t < least {
 			best, least = set, t
 		}
@@ -333,7 +338,7 @@ func (f *field) cheapestSet(out []bool) (best []Share) {
 // setTime returns the time of the messages of a set that is placed by itself.
 func (f *field) setTime(shares []Share) float64 {
 	alone := *f
-	alone.Job.Copies, alone.Processes, alone.seq = 1, f.round(), nil
+	alone.Job.Copies, alone.Processes, alone.seq = 1, f.setSize(), nil
 	return alone.cost(shares).time
 }
 
@@ -368,7 +373,7 @@ func (f *field) lookAhead(next, left int, taken []bool, toTaken []float64) int {
 	if entered[f.Hosts[next].Node.Site] {
 		return next
 	}
-	var doors []int // the best host of each site
+	var entries []int // the best host of each site
 	best := map[overlay.SiteID]int{}
 	for h := range f.Hosts {
 		site := f.Hosts[h].Node.Site
@@ -376,15 +381,15 @@ func (f *field) lookAhead(next, left int, taken []bool, toTaken []float64) int {
 			continue
 		}
 		if at, known := best[site]; !known {
-			best[site] = len(doors)
-			doors = append(doors, h)
-		} else if toTaken[h] < toTaken[doors[at]] {
-			doors[at] = h
+			best[site] = len(entries)
+			entries = append(entries, h)
+		} else if toTaken[h] < toTaken[entries[at]] {
+			entries[at] = h
 		}
 	}
-	slices.SortStableFunc(doors, func(a, b int) int { return cmp.Compare(toTaken[a], toTaken[b]) })
+	slices.SortStableFunc(entries, func(a, b int) int { return cmp.Compare(toTaken[a], toTaken[b]) })
 	least := math.Inf(1)
-	for _, h := range doors[:min(autoDoors, len(doors))] {
+	for _, h := range entries[:min(autoSites, len(entries))] {
 		if c := toTaken[h] + float64(left-1)/2*f.nearest(h, left, taken); c < least {
 			next, least = h, c
 		}

@@ -110,7 +110,7 @@ func messageTime(network Network, message int, a, b Host) float64 {
 // ranks do so among themselves; all copies send to a rank 0 that is pinned, and it to them. Auto
 // minimises it; it compares plans and does not predict a run time.
 func (p *Plan) Cost(network Network) float64 {
-	where := p.where()
+	where := p.hostOfProcess()
 	total := 0.0
 	for c := range p.Job.Copies {
 		send := func(from, to int) {
@@ -124,7 +124,7 @@ func (p *Plan) Cost(network Network) float64 {
 // Together returns the number of pairs of copies of one rank that are at one site: the end of that
 // site ends both.
 func (p *Plan) Together() (n int) {
-	where := p.where()
+	where := p.hostOfProcess()
 	for q, h := range where {
 		for c := q.Copy + 1; c < p.Job.Copies; c++ {
 			if other, exists := where[Process{q.Rank, c}]; exists && p.Hosts[h].Node.Site == p.Hosts[other].Node.Site {
@@ -135,8 +135,8 @@ func (p *Plan) Together() (n int) {
 	return n
 }
 
-// where returns the index in Hosts of each process.
-func (p *Plan) where() map[Process]int {
+// hostOfProcess returns the index in Hosts of each process.
+func (p *Plan) hostOfProcess() map[Process]int {
 	where := map[Process]int{}
 	for i, h := range p.Hosts {
 		for _, q := range h.Processes {

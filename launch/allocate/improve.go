@@ -44,7 +44,7 @@ func (f *field) neighbours(shares []Share, try func([]Share) bool) {
 
 // exchanges gives a share to a host that has none.
 func (f *field) exchanges(shares, scratch []Share, try func([]Share) bool) bool {
-	used := f.used(shares)
+	used := f.hasShare(shares)
 	for i, s := range shares {
 		for h, c := range f.Capacity {
 			if used[h] || c < s.Processes {
@@ -63,7 +63,7 @@ func (f *field) exchanges(shares, scratch []Share, try func([]Share) bool) bool 
 // moves takes one process, or as many as fit, from a share and gives them to another, or to a host
 // that has none, before any share or last.
 func (f *field) moves(shares, scratch []Share, try func([]Share) bool) bool {
-	used := f.used(shares)
+	used := f.hasShare(shares)
 	for i, from := range shares {
 		for j, to := range shares {
 			if room := f.Capacity[to.Host] - to.Processes; i == j || room == 0 {
@@ -136,8 +136,8 @@ func (f *field) reorders(shares, scratch []Share, try func([]Share) bool) bool {
 	return true
 }
 
-// used returns which hosts have a share.
-func (f *field) used(shares []Share) []bool {
+// hasShare returns which hosts have a share.
+func (f *field) hasShare(shares []Share) []bool {
 	used := make([]bool, len(f.Hosts))
 	for _, s := range shares {
 		used[s.Host] = true

@@ -31,6 +31,12 @@ type Plan struct {
 	// Risk, if the caller sets it, says how likely the job is to fail, for display.
 	Risk *Risk
 
+	// Replace, if the caller sets it, is how many lost processes will be replaced, for display.
+	Replace int
+
+	// Graph, if the caller sets it, is what the plan costs by the job's graph, for display.
+	Graph *GraphCost
+
 	order []int // hosts with processes, in the order in which ranks were numbered
 }
 
@@ -117,7 +123,25 @@ func (p *Plan) WriteTable(w io.Writer) error {
 		p.Strategy, processes, p.Job.Ranks, p.Job.Copies, len(p.order), len(p.Hosts), len(sites), together); err != nil {
 		return err
 	}
-	return errors.Join(p.writePaths(t), p.writeRisk(t))
+	return errors.Join(p.writeReplace(w), p.writeGraph(w), p.writePaths(t), p.writeRisk(t))
+}
+
+// writeReplace prints how many processes will be replaced, if any.
+func (p *Plan) writeReplace(w io.Writer) error {
+	if p.Replace == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "up to %d lost processes are replaced, at hosts without processes of the job then\n", p.Replace)
+	return err
+}
+
+// writeGraph prints the cost by the graph, if it is known.
+func (p *Plan) writeGraph(w io.Writer) error {
+	if p.Graph == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "graph: an iteration of the slowest task takes %.4g s; weight between sites: %g of %g\n", p.Graph.Iteration, p.Graph.Cut, p.Graph.Weight)
+	return err
 }
 
 // writePaths prints the paths between the sites, if they are known.
@@ -215,6 +239,8 @@ type planJSON struct {
 	Hosts    []placedJSON `json:"hosts"`
 	Paths    []pathJSON   `json:"paths,omitempty"`
 	Risk     *riskJSON    `json:"risk,omitempty"`
+	Graph    *GraphCost   `json:"graph,omitempty"`
+	Replace  int          `json:"replace,omitempty"` // how many lost processes are replaced
 }
 
 type riskJSON struct {
@@ -239,7 +265,7 @@ type placedJSON struct {
 
 // MarshalJSON implements json.Marshaler.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	out := planJSON{Strategy: p.Strategy, Ranks: p.Job.Ranks, Copies: p.Job.Copies, Pattern: p.Job.Pattern, Hosts: []placedJSON{}, Together: p.Together()}
+	out := planJSON{Strategy: p.Strategy, Ranks: p.Job.Ranks, Copies: p.Job.Copies, Pattern: p.Job.Pattern, Hosts: []placedJSON{}, Together: p.Together(), Graph: p.Graph, Replace: p.Replace}
 	if r := p.Risk; r != nil {
 		out.Risk = &riskJSON{r.MTBF.Seconds(), r.Walltime.Seconds(), r.Failure}
 	}

@@ -18,10 +18,11 @@ const (
 	LimitMemory    Limit = "memory"
 	LimitCPU       Limit = "cpu"
 	LimitCopies    Limit = "copies" // copies of a rank must be on different hosts
+	LimitTasks     Limit = "tasks"  // one task of a graph for each host
 )
 
 // hostLimits are the limits on a single host.
-var hostLimits = []Limit{LimitJobs, LimitProcesses, LimitMemory, LimitCPU, LimitCopies}
+var hostLimits = []Limit{LimitJobs, LimitProcesses, LimitMemory, LimitCPU, LimitCopies, LimitTasks}
 
 // bound returns how many processes of the job the host could take if only this limit applied.
 func bound(job Job, h Host, l Limit) int {
@@ -36,6 +37,8 @@ func bound(job Job, h Host, l Limit) int {
 		return h.CPU / job.CPU
 	case l == LimitCopies:
 		return job.Ranks
+	case l == LimitTasks && job.Graph != nil:
+		return 1
 	}
 	return MaxProcesses
 }
@@ -174,8 +177,10 @@ func nearest(job Job, hosts []Host) []Offer {
 			offers = append(offers, Offer{change(v), text(v)})
 		}
 	}
-	try(int64(job.Ranks), func(v int64) Job { j := job; j.Ranks = int(v); return j },
-		func(v int64) string { return fmt.Sprintf("%d ranks", v) })
+	if job.Graph == nil { // the tasks of a graph are as many as they are
+		try(int64(job.Ranks), func(v int64) Job { j := job; j.Ranks = int(v); return j },
+			func(v int64) string { return fmt.Sprintf("%d ranks", v) })
+	}
 	try(int64(job.Copies), func(v int64) Job { j := job; j.Copies = int(v); return j },
 		func(v int64) string { return plural(v, "copy", "copies") + " of each rank" })
 	try(job.Memory, func(v int64) Job { j := job; j.Memory = v; return j },

@@ -168,7 +168,7 @@ func (d *Detector) Leave(now time.Time) (out Output) {
 	}
 	d.self.Left = true
 	for s := range steps(len(d.ring)) {
-		if to, ok := d.further(1 << s); ok {
+		if to, ok := d.hostAtDistance(1 << s); ok {
 			d.stats.Gossips++
 			out.Send = append(out.Send, d.message(to, Gossip, nil))
 		}
@@ -198,24 +198,24 @@ func (d *Detector) gossip(now time.Time, out *Output) {
 		d.due = now.Add(d.cfg.Period)
 	}
 	d.round = max(d.round+1, d.seen)
-	to, ok := d.further(d.cfg.target(d.round, len(d.ring)))
+	to, ok := d.hostAtDistance(d.cfg.target(d.round, len(d.ring)))
 	if !ok {
 		return // no other hosts
 	}
 	d.stats.Gossips++
-	out.Send = append(out.Send, d.message(to, Gossip, d.news(now)))
+	out.Send = append(out.Send, d.message(to, Gossip, d.entriesToSend(now)))
 }
 
-// further returns the host that many places further on the ring.
-func (d *Detector) further(places int) (id overlay.NodeID, ok bool) {
+// hostAtDistance returns the host that many places further on the ring.
+func (d *Detector) hostAtDistance(places int) (id overlay.NodeID, ok bool) {
 	me, _ := slices.BinarySearchFunc(d.ring, d.self.ID, byName)
 	id = d.ring[(me+places)%len(d.ring)]
 	return id, id != d.self.ID
 }
 
-// news returns the entries about other hosts: except of failed ones, which every host detects
+// entriesToSend returns the entries about other hosts: except of failed ones, which every host detects
 // itself, and of those never heard of.
-func (d *Detector) news(now time.Time) []Entry {
+func (d *Detector) entriesToSend(now time.Time) []Entry {
 	list := make([]Entry, 0, len(d.peers))
 	for _, id := range d.names {
 		if p := d.peers[id]; p.Incarnation > 0 && p.state != failed {

@@ -25,7 +25,7 @@
 //   - An entry that is too old is never new, so dead hosts need not be remembered to prevent stale
 //     gossip from reviving them.
 //
-// From the death of a host until all survivors are told it takes Config.Bound: the periods that
+// From the death of a host until all survivors know of it it takes Config.Bound: the periods that
 // news may take, twice or three times over, and the longest time that a host or a path may be
 // silent without counting as dead.
 //

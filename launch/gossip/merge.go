@@ -10,7 +10,7 @@ func (d *Detector) merge(e *Entry, now time.Time, out *Output) {
 	case e.ID == d.self.ID:
 		d.mirror(e)
 	case p == nil:
-		d.meet(e, age, now, out)
+		d.addUnlisted(e, age, now, out)
 	case e.Incarnation < p.Incarnation:
 	case e.Incarnation > p.Incarnation:
 		d.restarted(p, e, age, now, out)
@@ -30,8 +30,8 @@ func (d *Detector) mirror(e *Entry) {
 	}
 }
 
-// meet adds a host that no registry listed.
-func (d *Detector) meet(e *Entry, age time.Duration, now time.Time, out *Output) {
+// addUnlisted adds a host that no registry listed.
+func (d *Detector) addUnlisted(e *Entry, age time.Duration, now time.Time, out *Output) {
 	if e.Left || age >= d.cfg.suspectAfter(len(d.ring)+1) {
 		return // news of a host that is gone
 	}
@@ -68,10 +68,10 @@ func (d *Detector) restarted(p *peer, e *Entry, age time.Duration, now time.Time
 }
 
 func (d *Detector) leave(p *peer, e *Entry, now time.Time, out *Output) {
-	told := p.state == failed
+	wasReported := p.state == failed
 	p.Entry, p.fresh, p.state = *e, now, left
 	d.setRing()
-	if !told {
+	if !wasReported {
 		out.Verdicts = append(out.Verdicts, Verdict{ID: e.ID, Incarnation: e.Incarnation, Kind: Left})
 	}
 }

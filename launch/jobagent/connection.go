@@ -46,7 +46,7 @@ func (a *agent) serveConn(conn *net.UnixConn) {
 		return
 	}
 	defer a.detach(c)
-	a.work.Go(c.speak) // ends with the connection
+	a.work.Go(c.sendPending) // ends with the connection
 	c.readLoop()
 }
 
@@ -93,8 +93,8 @@ func (a *agent) detach(c *connection) {
 	}
 }
 
-// poke makes the current connection check for more to send.
-func (a *agent) poke() {
+// wakeSender makes the current connection check for more to send.
+func (a *agent) wakeSender() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.newest != nil {
@@ -158,8 +158,8 @@ func (c *connection) take(m *gatepb.ToAgent) {
 	}
 }
 
-// speak sends what there is to send: answers first, because a helper may be waiting for one.
-func (c *connection) speak() {
+// sendPending sends what there is to send: answers first, because a helper may be waiting for one.
+func (c *connection) sendPending() {
 	defer c.close()
 	ended := false
 	for {

@@ -7,8 +7,8 @@
 //
 // The agent creates and fills the job's folder, starts the processes, holds their pipes, keeps
 // their output until the submitter has acknowledged it, passes signals and input on, reads output
-// files, and ends and removes everything when it is told to, or when no helper has been connected
-// for some time. Its guard only waits: when the agent is killed, the guard kills what remains,
+// files, and ends and removes everything when the helper orders it, or when no helper has been
+// connected for some time. Its guard only waits: when the agent is killed, the guard kills what remains,
 // including processes that left their group and session (the kernel reparents them to the guard),
 // and removes the folder.
 //

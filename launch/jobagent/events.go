@@ -88,7 +88,7 @@ func (e *Events) Put(m *gatepb.ToSubmitter) error {
 	case m.Event > next && len(e.queue) > 0:
 		return fmt.Errorf("event %d comes where %d is due", m.Event, next)
 	case e.bytes > maxCopied:
-		return fmt.Errorf("%d bytes of events that nobody acknowledged; at most %d", e.bytes, maxCopied)
+		return fmt.Errorf("%d bytes of events without an acknowledgement; at most %d", e.bytes, maxCopied)
 	}
 	if len(e.queue) == 0 {
 		e.first = m.Event

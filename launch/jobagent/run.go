@@ -92,7 +92,7 @@ func (a *agent) execute(j job, err error) {
 	a.mu.Lock()
 	a.ended = true
 	a.mu.Unlock()
-	a.poke()
+	a.wakeSender()
 	a.fetch(j)
 	ended := ""
 	var killed errKilled
@@ -150,7 +150,7 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 		s.Stdin = theirs
 		defer theirs.Close()
 		context.AfterFunc(a.ctx, func() { ours.SetWriteDeadline(time.Unix(1, 0)) })
-		defer a.work.Go(func() { a.input.feed(ours, a.ctx.Done(), func(uint64) { a.poke() }) }) // ends with the reader of the pipe, the input or the job
+		defer a.work.Go(func() { a.input.feed(ours, a.ctx.Done(), func(uint64) { a.wakeSender() }) }) // ends with the reader of the pipe, the input or the job
 	}
 	process, err := a.thread.run(func() (*ranks.Process, error) { return startLimited(a.ctx, s, j.limits) })
 	if err != nil {
@@ -176,14 +176,25 @@ func environment(j job, at place, folder string) []string {
 	}
 	env = append(env, slices.DeleteFunc(slices.Clone(j.Environment), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == ranks.EnvDir || name == jobkey.EnvKey || name == ranks.EnvReplica || name == ranks.EnvReplicas
+		return name == ranks.EnvDir || name == jobkey.EnvKey || name == ranks.EnvReplica || name == ranks.EnvReplicas || name == ranks.EnvSpares || name == ranks.EnvReplacements || name == ranks.EnvProcess
 	})...)
 	env = append(env, ranks.EnvHelper+"="+j.helper)
+	if j.Replicas > 1 && j.Spares > 0 {
+		env = append(env, fmt.Sprintf("%s=%d", ranks.EnvSpares, j.Spares))
+		if first := int(j.Size * j.Replicas); at.Rank >= first { // it comes in place of a process that the job began with
+			env = append(env, fmt.Sprintf("%s=%d", ranks.EnvProcess, at.Rank))
+			lost := int(j.Replacements[at.Rank-first])
+			at = place{Rank: lost % int(j.Size), Copy: lost / int(j.Size)}
+		}
+	}
 	if at.Copy > 0 || j.Replicas > 1 {
 		env = append(env, fmt.Sprintf("%s=%d", ranks.EnvReplica, at.Copy))
 	}
 	if j.Replicas > 1 {
 		env = append(env, fmt.Sprintf("%s=%d", ranks.EnvReplicas, j.Replicas))
+	}
+	if j.Spares > 0 && j.Replicas <= 1 {
+		env = append(env, ranks.SpareEnvironment(int(j.Spares), j.Replacements)...)
 	}
 	return append(env, ranks.Environment(j.groups, at.Rank, int(j.Size))...)
 }

@@ -213,7 +213,7 @@ func (t *Table) Failed(node overlay.NodeID, now time.Time) {
 // together do not probe together. It derives from the name, so it needs no randomness.
 func jitter(period time.Duration, node overlay.NodeID, round int) time.Duration {
 	h := fnv.New32a()
-	h.Write([]byte(node.String()))
+	h.Write([]byte(node.Key()))
 	h.Write([]byte(strconv.Itoa(round)))
 	part := float64(h.Sum32())/(1<<32)/2 + 0.75
 	return time.Duration(part * float64(period))
@@ -318,7 +318,7 @@ func (t *Table) separated(e *estimate, site []time.Duration) bool {
 // at most slightly nearer than that one, so not nearer than p.
 func insert(settled []place, p place, at map[place]*group, cfg Config) []place {
 	for i, other := range settled {
-		if cfg.passes(at[p].rtt, at[other].rtt) {
+		if cfg.isNearer(at[p].rtt, at[other].rtt) {
 			return slices.Insert(settled, i, p)
 		}
 	}
@@ -345,8 +345,8 @@ func merge(settled, fresh []place, at map[place]*group, cfg Config) []place {
 	return settled
 }
 
-// passes reports whether rtt is nearer than other by more than the margin.
-func (c Config) passes(rtt, other time.Duration) bool {
+// isNearer reports whether rtt is nearer than other by more than the margin.
+func (c Config) isNearer(rtt, other time.Duration) bool {
 	margin := max(c.Floor, time.Duration(c.Margin*float64(other)))
 	return rtt < other-margin
 }

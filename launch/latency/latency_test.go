@@ -219,7 +219,7 @@ func TestOrderKeepsItsPromise(t *testing.T) {
 				before = append(before, overlay.NodeID{Site: p.Site, Name: strings.TrimPrefix(string(p.Site), "site-")})
 			}
 			passes := func(a, b overlay.NodeID) bool {
-				return table.cfg.passes(table.nodes[a].rtt, table.nodes[b].rtt)
+				return table.cfg.isNearer(table.nodes[a].rtt, table.nodes[b].rtt)
 			}
 			before = slices.DeleteFunc(before, func(n overlay.NodeID) bool { return table.nodes[n] == nil })
 			for _, n := range nodes {

@@ -292,7 +292,7 @@ func explain(p *profile.Profile, o *Offer, effort int) *Infeasible {
 		}
 	}
 	if len(why.Either) == 0 {
-		why.All = e.together(p, list)
+		why.All = e.raiseInTurn(p, list)
 	}
 	why.Unsure = e.unsure
 	return why
@@ -313,9 +313,9 @@ func (e *explainer) shortfall(p *profile.Profile, d demand) *Shortfall {
 	return &s
 }
 
-// together starts from a profile that asks for nothing, and raises one demand after the other as
+// raiseInTurn starts from a profile that asks for nothing, and raises one demand after the other as
 // far as possible.
-func (e *explainer) together(p *profile.Profile, list []demand) (all []Shortfall) {
+func (e *explainer) raiseInTurn(p *profile.Profile, list []demand) (all []Shortfall) {
 	q := copied(p)
 	for _, d := range list {
 		d.set(q, 0)

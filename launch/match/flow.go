@@ -8,9 +8,9 @@ type want struct {
 	classes     []int
 }
 
-// whole returns the room of all classes while they are empty. A host counts no more processes than
+// emptyRoom returns the room of all classes while they are empty. A host counts no more processes than
 // would fit if all were of the least demanding group.
-func (pr *problem) whole() []room {
+func (pr *problem) emptyRoom() []room {
 	light := pr.p.Groups[0]
 	for _, g := range pr.p.Groups {
 		light.Cores, light.Memory = min(light.Cores, g.Cores), min(light.Memory, g.Memory)

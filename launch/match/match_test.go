@@ -102,7 +102,7 @@ func TestTogether(t *testing.T) {
 				}
 			}
 		}
-		if all := e.together(p, list); len(all) == 0 {
+		if all := e.raiseInTurn(p, list); len(all) == 0 {
 			t.Fatalf("seed %d: nothing has to give", seed)
 		}
 	}

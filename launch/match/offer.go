@@ -116,7 +116,7 @@ func (o *Offer) link(a, b int) Link {
 }
 
 func (o *Offer) siteLink(a, b overlay.SiteID) Link {
-	return worse(o.sites[[2]overlay.SiteID{a, b}], o.sites[[2]overlay.SiteID{b, a}])
+	return minLink(o.sites[[2]overlay.SiteID{a, b}], o.sites[[2]overlay.SiteID{b, a}])
 }
 
 // lookUp is link without the tables.
@@ -126,7 +126,7 @@ func (o *Offer) lookUp(a, b int) Link {
 	if !o.reported[from.Site] || !o.reported[to.Site] {
 		return l
 	}
-	own := worse(o.pairs[[2]overlay.NodeID{from, to}], o.pairs[[2]overlay.NodeID{to, from}])
+	own := minLink(o.pairs[[2]overlay.NodeID{from, to}], o.pairs[[2]overlay.NodeID{to, from}])
 	if own.RTT > 0 {
 		l.RTT = own.RTT
 	}
@@ -136,8 +136,8 @@ func (o *Offer) lookUp(a, b int) Link {
 	return l
 }
 
-// worse combines the links of two directions.
-func worse(a, b Link) Link {
+// minLink combines the links of two directions.
+func minLink(a, b Link) Link {
 	a.RTT = max(a.RTT, b.RTT)
 	if a.Bandwidth == 0 || b.Bandwidth != 0 && b.Bandwidth < a.Bandwidth {
 		a.Bandwidth = b.Bandwidth

@@ -227,5 +227,5 @@ func (s *search) canImprove() bool {
 		}
 		wants = append(wants, w)
 	}
-	return s.flows(wants, s.whole())
+	return s.flows(wants, s.emptyRoom())
 }

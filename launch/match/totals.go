@@ -15,7 +15,7 @@ type tally struct {
 
 // totals distributes the groups over the classes of their zones.
 func (s *search) totals() verdict {
-	t := &tally{search: s, rooms: s.whole(), totals: make([][]int, len(s.p.Groups))}
+	t := &tally{search: s, rooms: s.emptyRoom(), totals: make([][]int, len(s.p.Groups))}
 	for g := range s.chosen {
 		w := want{group: g, need: s.p.Groups[g].Processes}
 		for _, z := range s.chosen[g] {

@@ -29,10 +29,10 @@ type Ping func(ctx context.Context, node overlay.NodeID) (time.Duration, error)
 // Nearby is the set of known distances to other nodes. Make it with New, run it with Serve; its
 // other methods are safe for concurrent use.
 type Nearby struct {
-	ping    Ping
-	log     *slog.Logger
-	room    chan struct{} // one token for each ping in flight
-	stirred chan struct{} // holds a value when Serve must check again
+	ping   Ping
+	log    *slog.Logger
+	room   chan struct{} // one token for each ping in flight
+	wakeup chan struct{} // holds a value when Serve must check again
 
 	mu     sync.Mutex // guards the fields below
 	table  *latency.Table
@@ -43,7 +43,7 @@ type Nearby struct {
 func New(ping Ping, atOnce int, cfg latency.Config, log *slog.Logger) *Nearby {
 	return &Nearby{
 		ping: ping, log: log, table: latency.NewTable(cfg),
-		room: make(chan struct{}, atOnce), stirred: make(chan struct{}, 1),
+		room: make(chan struct{}, atOnce), wakeup: make(chan struct{}, 1),
 	}
 }
 
@@ -55,13 +55,13 @@ func (n *Nearby) Order(nodes []overlay.NodeID) []latency.Entry {
 	defer n.mu.Unlock()
 	n.table.Keep(nodes)
 	n.wanted = time.Now()
-	n.stir()
+	n.wake()
 	return n.table.Order()
 }
 
-func (n *Nearby) stir() {
+func (n *Nearby) wake() {
 	select {
-	case n.stirred <- struct{}{}:
+	case n.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -79,7 +79,7 @@ func (n *Nearby) Serve(ctx context.Context) {
 		for _, node := range due {
 			n.room <- struct{}{} // there is room for all due nodes
 			pings.Go(func() {
-				defer func() { <-n.room; n.stir() }()
+				defer func() { <-n.room; n.wake() }()
 				n.measure(ctx, node)
 			})
 		}
@@ -91,7 +91,7 @@ func (n *Nearby) Serve(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.stirred:
+		case <-n.wakeup:
 		case <-later:
 		}
 	}

@@ -296,8 +296,8 @@ func (b *booking) sendAgent(m *gatepb.ToAgent) {
 	}
 }
 
-// tellSoon is sendAgent for a goroutine that must not block.
-func (b *booking) tellSoon(m *gatepb.ToAgent) {
+// sendAgentLater is sendAgent for a goroutine that must not block.
+func (b *booking) sendAgentLater(m *gatepb.ToAgent) {
 	b.k.work.Go(func() { b.sendAgent(m) })
 }
 
@@ -311,14 +311,14 @@ func (b *booking) handleAgent(m *gatepb.FromAgent) error {
 		b.processesEnded()
 	case *gatepb.FromAgent_Taken:
 		b.taken.Store(m.Taken.Bytes)
-		b.tellStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: m.Taken}})
+		b.sendStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: m.Taken}})
 	case *gatepb.FromAgent_Staged:
 		select {
 		case b.staged <- m.Staged:
 		default:
 		}
 	case *gatepb.FromAgent_Fault:
-		b.tellStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: m.Fault}})
+		b.sendStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: m.Fault}})
 		b.k.do(func(now time.Time) { b.k.end(b, m.Fault.Text, now) })
 	}
 	return nil
@@ -359,6 +359,7 @@ func (b *booking) live(p *program) (all []*gatepb.Process) {
 	defer b.mu.Unlock()
 	for _, q := range p.processes {
 		if !b.exited[q] {
+			q = p.seat(q)
 			all = append(all, &gatepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
 		}
 	}

@@ -37,7 +37,7 @@ const (
 // errNoTurn means that other measurements took all the time.
 var errNoToken = errors.New("other nodes are being measured")
 
-// measuredBytes is the record of pieces that came back from a node.
+// measuredBytes is the record of pieces that a node has echoed.
 type measuredBytes struct {
 	arrivals []time.Duration // arrival times, since the first piece was sent
 }
@@ -69,7 +69,7 @@ func (c *measuredBytes) isEnough() bool {
 	return c.arrivals[n-1] >= max(minTime, 10*c.arrivals[0])
 }
 
-// rate returns how many bytes a second came back; 0: too few to tell. The first quarter does not
+// rate returns how many bytes a second were echoed; 0: too few to tell. The first quarter does not
 // count, while TCP adapts and token buckets drain. The rest is divided into several intervals whose
 // lower median counts, because when one of the two machines pauses, one interval is too slow and
 // the next one too fast.

@@ -228,7 +228,7 @@ func TestEcho(t *testing.T) {
 		nodeService.offers.Store(true)
 		s.reach = func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error) { return nil, nil, nil }
 		if err := s.Echo(&echoStream{ctx: ctx, pieces: []int{1}}); status.Code(err) != codes.PermissionDenied {
-			t.Errorf("at the door: %v", err)
+			t.Errorf("at the local socket: %v", err)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/launch/watch"
 )
 
 type place = allocate.Process
@@ -49,10 +50,11 @@ type booking struct {
 	ask  reserve.Ask
 
 	// Used only by the goroutine of NodeService.Serve.
-	hold      reserve.Hold
-	stream    *conversation // the attached stream; nil: none
-	orphan    time.Time     // when it ends without a stream; zero: one is attached
-	program   *program      // nil before Start
+	hold    reserve.Hold
+	stream  *conversation // the attached stream; nil: none
+	orphan  time.Time     // when it ends without a stream; zero: one is attached
+	program *program      // nil before Start
+	changes
 	committed bool
 	ending    bool // finish was called
 
@@ -88,6 +90,12 @@ type booking struct {
 	over     uint64         // number of the event Over; 0: not yet
 }
 
+// changes is what became of the hosts of a job with spares since it started.
+type changes struct {
+	joined []watch.Host // those that have joined it
+	dead   []string     // those that its watch here has taken for dead
+}
+
 func (k *NodeService) newBooking(who Asker, ask reserve.Ask) *booking {
 	b := &booking{
 		k: k, key: ask.Key, name: hex.EncodeToString(ask.Key[:8]), who: who, ask: ask, events: jobagent.NewEvents(),
@@ -117,7 +125,7 @@ func (b *booking) whyEnded() string {
 // not waited for. An agent that does not comply is killed.
 func (b *booking) kill(why string) {
 	b.stop(errKilled(why))
-	b.tellSoon(&gatepb.ToAgent{Say: &gatepb.ToAgent_End{End: &gatepb.EndJob{Why: why}}})
+	b.sendAgentLater(&gatepb.ToAgent{Say: &gatepb.ToAgent_End{End: &gatepb.EndJob{Why: why}}})
 	b.k.work.Go(func() {
 		select {
 		case <-b.busy.Done():
@@ -133,9 +141,9 @@ func (b *booking) kill(why string) {
 // of it.
 const killTime = 10 * time.Second
 
-// lastWords is how long the submitter of a reservation that was ended may take to receive the
+// endAckTimeout is how long the submitter of a reservation that was ended may take to receive the
 // remaining events.
-const lastWords = 3 * time.Second
+const endAckTimeout = 3 * time.Second
 
 // launch makes the agent start the processes.
 func (b *booking) launch() {
@@ -175,13 +183,13 @@ func (b *booking) isOver(event uint64, why string) {
 		b.k.log.Info("job ended", "job", string(b.ask.Job), "by", b.who.Identity(), "why", why)
 		b.k.auditJob(b, audit.JobEnd, why)
 	})
-	if b.heardAll() { // it may have been acknowledged before it was recorded
+	if b.isAcknowledged() { // it may have been acknowledged before it was recorded
 		b.release()
 	}
 }
 
-// heardAll reports whether the submitter has acknowledged the last event.
-func (b *booking) heardAll() bool {
+// isAcknowledged reports whether the submitter has acknowledged the last event.
+func (b *booking) isAcknowledged() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.over != 0 && b.events.Acked(b.over)
@@ -194,7 +202,7 @@ func (b *booking) release() {
 		b.mu.Lock()
 		b.released = true
 		b.mu.Unlock()
-		b.tellSoon(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
+		b.sendAgentLater(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
 	})
 }
 
@@ -216,9 +224,9 @@ func (b *booking) finish() {
 	})
 }
 
-// tellStream sends an answer to the submitter if it is attached; otherwise the submitter asks when
+// sendStream sends an answer to the submitter if it is attached; otherwise the submitter asks when
 // it attaches.
-func (b *booking) tellStream(m *gatepb.ToSubmitter) {
+func (b *booking) sendStream(m *gatepb.ToSubmitter) {
 	var c *conversation
 	if b.k.do(func(time.Time) { c = b.stream }) == nil && c != nil {
 		c.answer(m)

@@ -59,7 +59,7 @@ func (k *NodeService) Converse(who Asker, stream Stream) error {
 	}
 	heard := make(chan error, 1)
 	go func() { heard <- c.readLoop(stream) }() // ends with the stream, which ends when this returns
-	return c.speak(stream, heard)
+	return c.sendAll(stream, heard)
 }
 
 // begin handles the first message. Without a booking the answer ends the conversation.
@@ -136,6 +136,9 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 		answer = &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{
 			Started: b.program != nil, Committed: b.committed, Taken: b.taken.Load(),
 		}}}
+		if len(b.dead) > 0 {
+			c.out <- b.takenForDead() // has room, as nothing was sent on this stream
+		}
 	})
 	return answer, err
 }
@@ -200,8 +203,8 @@ func (c *conversation) cancel(key reserve.Key) (answer *gatepb.ToSubmitter, err 
 	}
 }
 
-// speak sends answers and events until the conversation is over.
-func (c *conversation) speak(stream Stream, heard <-chan error) error {
+// sendAll sends answers and events until the conversation is over.
+func (c *conversation) sendAll(stream Stream, heard <-chan error) error {
 	at, gone := c.have, c.b.gone
 	for {
 		// Answers first: a job's Started precedes its first event.
@@ -329,10 +332,14 @@ func (c *conversation) take(m *gatepb.ToNode) error {
 		if err := c.b.reportDead(m.Dead); err != nil {
 			c.answer(fault(gatepb.Fault_INVALID, "", "%v", err))
 		}
+	case *gatepb.ToNode_Join:
+		if err := c.b.join(m.Join); err != nil {
+			c.answer(fault(gatepb.Fault_INVALID, "", "%v", err))
+		}
 	case *gatepb.ToNode_Ack:
 		c.events().Ack(m.Ack.Event)
 		c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Ack{Ack: m.Ack}})
-		if c.b.heardAll() {
+		if c.b.isAcknowledged() {
 			c.b.release()
 		}
 	default:
@@ -351,7 +358,7 @@ func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) e
 		if _, committed := reply.(reserve.Committed); committed && !b.committed {
 			b.committed, b.since = true, now
 			b.note()
-			k.watchOver(b) // also if the job is over: then it tells the other watches so
+			k.watchNodes(b) // also if the job is over: then it tells the other watches so
 		}
 		answer = toSubmitter(reply, what)
 	})

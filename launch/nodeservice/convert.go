@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
@@ -40,6 +41,9 @@ func holdOf(h *gatepb.Hold) reserve.Hold {
 	return reserve.Hold{Boot: h.GetBoot(), Serial: h.GetSerial()}
 }
 
+// maxWaitedMs bounds how long a submitter says it has waited: a year.
+const maxWaitedMs = 365 * 24 * 3600 * 1000
+
 func askOf(m *gatepb.Ask) (reserve.Ask, error) {
 	key, err := keyOf(m.Key)
 	if err != nil {
@@ -52,7 +56,8 @@ func askOf(m *gatepb.Ask) (reserve.Ask, error) {
 	if err := overlay.CheckJobID(job); err != nil {
 		return reserve.Ask{}, err
 	}
-	return reserve.Ask{Key: key, Job: job, Processes: int(m.Processes), Memory: int64(m.Memory), CPU: int(m.Cpu)}, nil
+	return reserve.Ask{Key: key, Job: job, Processes: int(m.Processes), Memory: int64(m.Memory), CPU: int(m.Cpu),
+		Queue: m.Queue, Waited: time.Duration(min(m.WaitedMs, maxWaitedMs)) * time.Millisecond}, nil
 }
 
 // toSubmitter converts an answer of reserve.Node to its message; what is the kind of message that a
@@ -62,6 +67,7 @@ func toSubmitter(answer reserve.Message, what gatepb.Refused_What) *gatepb.ToSub
 	case reserve.OK:
 		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{
 			Hold: &gatepb.Hold{Boot: a.Hold.Boot, Serial: a.Hold.Serial}, Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()),
+			Replicas: true, Spares: true, Detects: true, Newcomers: true,
 		}}}
 	case reserve.NOK:
 		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: a.Text}}}
@@ -89,13 +95,38 @@ func fault(code gatepb.Fault_Code, name, format string, args ...any) *gatepb.ToS
 type program struct {
 	start     *gatepb.Start // nil once the agent has it
 	processes []allocate.Process
-	size      int // ranks of the whole job
-	replicas  int // of each rank; 0: 1
+	size      int      // ranks of the whole job
+	replicas  int      // of each rank; 0: 1
+	spares    int      // process numbers beyond those that the job begins with
+	replaced  []uint32 // by the processes with spare numbers so far: the numbers of those in whose places they are
 	argv      []string
 	outputs   []string
 	input     bool
-	hosts     []watch.Host // all hosts of the job; empty: they do not watch each other
+	hosts     []watch.Host // all hosts of the job at its start here; empty: they do not watch each other
 	gossip    gossip.Config
+}
+
+// first returns how many processes the job begins with, which is the first spare number.
+func (p *program) first() int { return p.size * max(1, p.replicas) }
+
+// numbers returns how many process numbers the job has.
+func (p *program) numbers() int { return p.first() + p.spares }
+
+// has reports whether the job has a process.
+func (p *program) has(q allocate.Process) bool {
+	if spare := q.Rank - p.first(); p.spares > 0 && spare >= 0 {
+		return spare < len(p.replaced) && q.Copy == 0
+	}
+	return q.Rank < p.size && q.Copy <= allocate.MaxProcesses && (p.replicas <= 1 || q.Copy < p.replicas)
+}
+
+// seat returns the rank and the replica of a process of a job with replicas.
+func (p *program) seat(q allocate.Process) allocate.Process {
+	if spare := q.Rank - p.first(); p.replicas > 1 && spare >= 0 {
+		lost := int(p.replaced[spare])
+		return allocate.Process{Rank: lost % p.size, Copy: lost / p.size}
+	}
+	return q
 }
 
 // listens reports whether a process here reads the input.
@@ -104,7 +135,7 @@ func (p *program) listens() bool {
 }
 
 func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
-	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), argv: m.Argv, outputs: m.Outputs, input: m.Input}
+	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), spares: int(m.Spares), replaced: m.Replacements, argv: m.Argv, outputs: m.Outputs, input: m.Input}
 	key, err := jobkey.Parse(m.JobKey)
 	if err != nil {
 		return p, err
@@ -116,6 +147,10 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 		return p, fmt.Errorf("a job of %d ranks", m.Size)
 	case m.Replicas > 1 && uint64(m.Size)*uint64(m.Replicas) > allocate.MaxProcesses:
 		return p, fmt.Errorf("%d ranks of %d replicas each; at most %d processes", m.Size, m.Replicas, allocate.MaxProcesses)
+	case uint64(p.first())+uint64(m.Spares) > allocate.MaxProcesses && m.Spares > 0:
+		return p, fmt.Errorf("%d spare numbers for %d ranks of %d replicas each; at most %d processes", m.Spares, m.Size, m.Replicas, allocate.MaxProcesses)
+	case len(m.Replacements) > int(m.Spares) || slices.ContainsFunc(m.Replacements, func(q uint32) bool { return int(q) >= p.first() }):
+		return p, fmt.Errorf("processes with %d spare numbers replace %v of %d", m.Spares, m.Replacements, p.first())
 	case len(p.argv) == 0 || p.argv[0] == "":
 		return p, errors.New("no program to run")
 	case tooLong(p.argv) || tooLong(m.Environment):
@@ -128,7 +163,7 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 	seen, readers := map[allocate.Process]bool{}, 0
 	for _, q := range m.Processes {
 		one := allocate.Process{Rank: int(q.Rank), Copy: int(q.Copy)}
-		if one.Rank >= p.size || one.Copy > allocate.MaxProcesses || p.replicas > 1 && one.Copy >= p.replicas || seen[one] {
+		if !p.has(one) || seen[one] {
 			return p, fmt.Errorf("rank %d, replica %d of a job of %d ranks is there twice or not at all", one.Rank, one.Copy, p.size)
 		}
 		seen[one] = true

@@ -16,7 +16,7 @@ import (
 
 // HostList serves Desk.Hosts: the grid's list of hosts with the distance of each.
 type HostList struct {
-	List   func(context.Context) ([]offer.Host, error) // from the frontal; sorted by offer.Compare
+	List   func(context.Context) (offer.List, error) // from the frontal; sorted by offer.Compare
 	Nearby *nearby.Nearby
 }
 
@@ -28,12 +28,14 @@ func (l HostList) Hosts(ctx context.Context, _ *gatepb.HostsRequest) (*gatepb.Ho
 		return nil, control.Status(err)
 	}
 	var up []overlay.NodeID
-	for _, h := range list {
+	for _, h := range list.Hosts {
 		if h.State == offer.Up && h.Offer.Jobs > 0 { // other hosts have no node service that answers
 			up = append(up, h.Node)
 		}
 	}
-	return hostsToPB(list, l.Nearby.Order(up)), nil
+	r := hostsToPB(list.Hosts, l.Nearby.Order(up))
+	r.Stale = list.Stale
+	return r, nil
 }
 
 // hostsToPB puts the hosts in order first, in that order, which a placement then follows; the
@@ -49,23 +51,23 @@ func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
 	r := &gatepb.HostsResponse{Hosts: make([]*gatepb.Host, len(list))}
 	for i, h := range list {
 		r.Hosts[i] = &gatepb.Host{
-			Node: h.Node.String(), State: h.State.String(), SilentMs: uint64(h.Silent.Milliseconds()),
+			Node: h.Node.Key(), State: h.State.String(), SilentMs: uint64(h.Silent.Milliseconds()),
 			Jobs: uint32(h.Offer.Jobs), Processes: uint32(h.Offer.Processes), Memory: uint64(h.Offer.Memory), Cpu: uint32(h.Offer.CPU),
-			LatencyNs: uint64(rtts[h.Node]),
+			LatencyNs: uint64(rtts[h.Node]), Power: uint32(h.Offer.Power),
 		}
 	}
 	return r
 }
 
-// atHome is the distance of a node from itself, which is not measured.
-const atHome = time.Microsecond
+// ownDistance is the distance of a node from itself, which is not measured.
+const ownDistance = time.Microsecond
 
 // Pinger returns a nearby.Ping from the node self that times Gate.Ping on the client that reach
 // returns, usually (*Server).Reach.
 func Pinger(self overlay.NodeID, reach func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error)) nearby.Ping {
 	return func(ctx context.Context, node overlay.NodeID) (time.Duration, error) {
 		if node == self {
-			return atHome, nil
+			return ownDistance, nil
 		}
 		there, done, err := reach(ctx, node)
 		if err != nil {

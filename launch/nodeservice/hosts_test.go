@@ -54,7 +54,7 @@ func TestHostList(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var serving sync.WaitGroup
 		serving.Go(func() { near.Serve(ctx) })
-		hosts := HostList{List: func(context.Context) ([]offer.Host, error) { return list, nil }, Nearby: near}
+		hosts := HostList{List: func(context.Context) (offer.List, error) { return offer.List{Hosts: list, Stale: "old"}, nil }, Nearby: near}
 		// In this order, with these distances: the nearest first, then those of unknown latency.
 		type far struct {
 			at  int // index in list
@@ -63,13 +63,13 @@ func TestHostList(t *testing.T) {
 		ask := func(want ...far) {
 			t.Helper()
 			r, err := hosts.Hosts(ctx, nil)
-			if err != nil || len(r.Hosts) != len(list) {
+			if err != nil || len(r.Hosts) != len(list) || r.Stale != "old" {
 				t.Fatalf("%v, %v", r, err)
 			}
 			for i, h := range r.Hosts {
 				l := list[want[i].at]
 				if h.Node != l.Node.String() || h.State != l.State.String() || h.SilentMs != uint64(l.Silent.Milliseconds()) ||
-					h.Jobs != uint32(l.Offer.Jobs) || h.Processes != uint32(l.Offer.Processes) || h.Memory != uint64(l.Offer.Memory) || h.Cpu != uint32(l.Offer.CPU) {
+					h.Jobs != uint32(l.Offer.Jobs) || h.Processes != uint32(l.Offer.Processes) || h.Memory != uint64(l.Offer.Memory) || h.Cpu != uint32(l.Offer.CPU) || h.Power != uint32(l.Offer.Power) {
 					t.Errorf("%+v became %v", l, h)
 				}
 				if time.Duration(h.LatencyNs) != want[i].rtt {
@@ -79,8 +79,8 @@ func TestHostList(t *testing.T) {
 		}
 		ask(far{1, 0}, far{3, 0}, far{0, 0}, far{2, 0})
 		time.Sleep(time.Minute)
-		ask(far{3, atHome}, far{1, 7 * time.Millisecond}, far{0, 0}, far{2, 0})
-		hosts.List = func(context.Context) ([]offer.Host, error) { return nil, errors.New("no frontal") }
+		ask(far{3, ownDistance}, far{1, 7 * time.Millisecond}, far{0, 0}, far{2, 0})
+		hosts.List = func(context.Context) (offer.List, error) { return offer.List{}, errors.New("no frontal") }
 		if _, err := hosts.Hosts(ctx, nil); err == nil {
 			t.Error("a list from nowhere")
 		}

@@ -92,7 +92,7 @@ func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*
 		all.Wait()
 	}
 	for i, node := range nodes {
-		r.Distances[i] = &gatepb.Distance{Node: node.String()}
+		r.Distances[i] = &gatepb.Distance{Node: node.Key()}
 	}
 	each(func(node overlay.NodeID, m *gatepb.Distance) error {
 		rtt, err := d.latency.measure(ctx, node)

@@ -79,7 +79,7 @@ type Asker struct {
 }
 
 // Identity returns USER@SITE/NODE, the form used in owners' rules.
-func (a Asker) Identity() string { return a.User + "@" + a.Node.String() }
+func (a Asker) Identity() string { return a.User + "@" + a.Node.Key() }
 
 func (a Asker) requester() reserve.Requester {
 	return reserve.Requester{Identity: a.Identity(), Site: a.Node.Site, Address: a.Address}
@@ -209,7 +209,7 @@ func (k *NodeService) tick(now time.Time) {
 	}
 }
 
-// end ends a booking in any state. why is the reason that its submitter is told; empty if the
+// end ends a booking in any state. why is the reason that is sent to its submitter; empty if the
 // submitter itself asked for the end.
 func (k *NodeService) end(b *booking, why string, now time.Time) {
 	if k.node.Has(b.key) {
@@ -219,7 +219,7 @@ func (k *NodeService) end(b *booking, why string, now time.Time) {
 	if b.stream == nil || why == "" {
 		b.release()
 	} else {
-		time.AfterFunc(lastWords, b.release)
+		time.AfterFunc(endAckTimeout, b.release)
 	}
 	if why != "" {
 		k.log.Info("reservation ended", "job", string(b.ask.Job), "by", b.who.Identity(), "reason", why)
@@ -339,7 +339,7 @@ func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 				continue
 			}
 			j := &gatepb.JobHere{
-				Job: string(s.Job), State: string(s.State), By: b.who.Node.String(), User: b.who.User, Uid: b.who.UID,
+				Job: string(s.Job), State: string(s.State), By: b.who.Node.Key(), User: b.who.User, Uid: b.who.UID,
 				Processes: uint32(s.Processes), AgeMs: uint64(now.Sub(s.Since).Milliseconds()),
 			}
 			if !s.Until.IsZero() {

@@ -29,10 +29,14 @@ type record struct {
 	Processes []place
 	Size      int
 	Replicas  int
+	Spares    int
+	Replaced  []uint32
 	Argv      []string
 	Outputs   []string
 	Input     bool
 	Hosts     []watch.Host
+	Joined    []watch.Host
+	Dead      []string
 	Gossip    gossip.Config
 }
 
@@ -48,9 +52,9 @@ func (k *NodeService) recordFile(name string) string {
 // note writes the booking's record. A job whose record cannot be written ends with this helper.
 // Calls must not overlap.
 func (b *booking) note() {
-	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Committed: b.committed, Since: b.since}
+	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Committed: b.committed, Since: b.since, Joined: b.joined, Dead: b.dead}
 	if p := b.begun.Load(); p != nil {
-		r.Started, r.Processes, r.Size, r.Replicas, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.replicas, p.argv, p.outputs, p.input, p.hosts, p.gossip
+		r.Started, r.Processes, r.Size, r.Replicas, r.Spares, r.Replaced, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.replicas, p.spares, p.replaced, p.argv, p.outputs, p.input, p.hosts, p.gossip
 	}
 	text, err := json.Marshal(r)
 	file := b.k.recordFile(b.name)
@@ -113,7 +117,7 @@ func (k *NodeService) named(name string) *booking {
 // adoptOne takes over a booking. It ends a booking that had not started.
 func (k *NodeService) adoptOne(name string, r record) {
 	b := k.newBooking(r.Who, r.Ask)
-	b.name, b.hold, b.committed, b.since, b.folder = name, r.Hold, r.Committed, r.Since, r.Folder
+	b.name, b.hold, b.committed, b.since, b.folder, b.joined, b.dead = name, r.Hold, r.Committed, r.Since, r.Folder, r.Joined, r.Dead
 	now := time.Now()
 	k.bookings[b.key] = b
 	b.hasAgent = true
@@ -123,14 +127,14 @@ func (k *NodeService) adoptOne(name string, r record) {
 		b.finish()
 		return
 	}
-	p := &program{processes: r.Processes, size: r.Size, replicas: r.Replicas, argv: r.Argv, outputs: r.Outputs, input: r.Input, hosts: r.Hosts, gossip: r.Gossip}
+	p := &program{processes: r.Processes, size: r.Size, replicas: r.Replicas, spares: r.Spares, replaced: r.Replaced, argv: r.Argv, outputs: r.Outputs, input: r.Input, hosts: r.Hosts, gossip: r.Gossip}
 	b.program = p
 	b.begun.Store(p)
 	b.orphan = now.Add(k.opts.Orphan)
 	k.node.Adopt(b.hold, b.who.requester(), b.ask, p.processes, b.committed, now)
 	b.reportAbsent(p)
 	if b.committed {
-		k.watchOver(b)
+		k.watchNodes(b)
 	}
 	k.work.Go(b.run)
 	k.log.Info("job taken over", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(p.processes))

@@ -37,15 +37,15 @@ type Bounds struct {
 }
 
 // Server is the launching part of a helper: the node service of its node, the sessions with other
-// nodes' services, and the door for local programs. Make it with New, run it with Serve.
+// nodes' services, and the local socket. Make it with New, run it with Serve.
 type Server struct {
 	*NodeService
 	settings Settings
 	end      *control.Endpoint
 	sessions *sessions
-	door     *grpc.Server
-	callers  *limit.Counter[account] // connections at the door
-	meter    *control.Meter          // of the door
+	local    *grpc.Server
+	callers  *limit.Counter[account] // connections at the local socket
+	meter    *control.Meter          // of the local socket
 }
 
 // New returns a server; run it with Serve.
@@ -59,19 +59,19 @@ func New(settings Settings) (*Server, error) {
 	g.NodeService = nodeService
 	far := newDistances(Pinger(settings.Node, g.Reach), bandwidthBy(settings.Node, g.Reach))
 	g.end = control.NewEndpoint(settings.Credentials, settings.Log, func(r grpc.ServiceRegistrar) {
-		gatepb.RegisterGateServer(r, &service{node: nodeService, distances: far, echoes: make(chan struct{}, echoes), caller: callerAway})
+		gatepb.RegisterGateServer(r, &service{node: nodeService, distances: far, echoes: make(chan struct{}, echoes), caller: remoteCaller})
 	})
 	g.end.SetStreaming()
 	g.end.SetBudget(settings.budget(settings.Policy.Jobs))
 	g.end.OverBudget = g.auditOverBudget
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
-	g.meter = g.newDoorMeter()
-	g.door = newDoor(g.meter)
-	gatepb.RegisterGateServer(g.door, &service{
-		node: nodeService, distances: far, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
+	g.meter = g.newLocalMeter()
+	g.local = newLocalServer(g.meter)
+	gatepb.RegisterGateServer(g.local, &service{
+		node: nodeService, distances: far, caller: func(ctx context.Context) (Asker, error) { return localCaller(ctx, settings.Node) },
 		reach: g.sessions.reach,
 	})
-	gatepb.RegisterDeskServer(g.door, &hostsServer{hosts: settings.Hosts})
+	gatepb.RegisterDeskServer(g.local, &hostsServer{hosts: settings.Hosts})
 	return g, nil
 }
 
@@ -101,9 +101,9 @@ func (g *Server) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.
 	return g.sessions.reach(ctx, node)
 }
 
-// Serve serves local programs on door, and other node services, until ctx ends or the door fails.
-// It closes door. It returns when nothing is left of the local jobs and of the sessions.
-func (g *Server) Serve(ctx context.Context, door *net.UnixListener) error {
+// Serve serves local programs on ln, and other node services, until ctx ends or ln fails.
+// It closes ln. It returns when nothing is left of the local jobs and of the sessions.
+func (g *Server) Serve(ctx context.Context, ln *net.UnixListener) error {
 	keeping, letGo := context.WithCancel(ctx)
 	reaching, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that the jobs' remaining events are still sent
 	cancel := func() { stop(ErrStopping) }
@@ -123,11 +123,11 @@ func (g *Server) Serve(ctx context.Context, door *net.UnixListener) error {
 	parts.Go(func() {
 		<-kept
 		cancel()
-		g.door.Stop()
+		g.local.Stop()
 	})
-	err := g.serveDoor(ctx, door)
+	err := g.serveLocal(ctx, ln)
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("nodeservice: the door at %v: %w", door.Addr(), err)
+	return fmt.Errorf("nodeservice: the local socket %v: %w", ln.Addr(), err)
 }

@@ -22,12 +22,12 @@ type service struct {
 	echoes    chan struct{} // holds one token for each Echo in progress
 	caller    func(context.Context) (Asker, error)
 
-	// Used only at the door.
+	// Used only at the local socket.
 	reach func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) // nil: nothing is forwarded
 }
 
-// away returns the caller, and the node that the call addresses if it is another one.
-func (s *service) away(ctx context.Context) (who Asker, node overlay.NodeID, away bool, err error) {
+// addressee returns the caller, and the node that the call addresses if it is another one.
+func (s *service) addressee(ctx context.Context) (who Asker, node overlay.NodeID, away bool, err error) {
 	who, err = s.caller(ctx)
 	if err != nil || s.reach == nil {
 		return who, node, false, control.Status(err)
@@ -61,7 +61,7 @@ type midwayError struct{ error }
 // unary handles a call here or forwards it to the node service that it addresses. Forwarded calls
 // may be repeated.
 func unary[R any](s *service, ctx context.Context, here func(Asker) (*R, error), there func(gatepb.GateClient, context.Context) (*R, error)) (r *R, err error) {
-	who, node, away, err := s.away(ctx)
+	who, node, away, err := s.addressee(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *service) Ping(ctx context.Context, q *gatepb.PingRequest) (*gatepb.Ping
 // Measure implements gatepb.GateServer.
 func (s *service) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
 	return unary(s, ctx, func(who Asker) (*gatepb.MeasureResponse, error) {
-		if err := mustSpeak(who); err != nil {
+		if err := requireUser(who); err != nil {
 			return nil, control.Status(err)
 		}
 		return s.distances.measureAll(ctx, q)
@@ -104,10 +104,10 @@ func (s *service) Gossip(ctx context.Context, q *gatepb.GossipRequest) (*gatepb.
 		switch {
 		case len(q.Message) > 1<<20:
 			return nil, status.Error(codes.InvalidArgument, "gossip of more than 1 MiB")
-		case q.From != "" && q.From != who.Node.String():
+		case q.From != "" && q.From != who.Node.Key():
 			return nil, status.Errorf(codes.PermissionDenied, "%v gossips as %.300s", who.Node, q.From)
 		}
-		return &gatepb.GossipResponse{}, control.Status(s.node.hearGossip(overlay.JobID(q.Job), who.Node, q.Message))
+		return &gatepb.GossipResponse{}, control.Status(s.node.receiveGossip(overlay.JobID(q.Job), who.Node, q.Message))
 	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.GossipResponse, error) {
 		return g.Gossip(ctx, q)
 	})
@@ -122,7 +122,7 @@ func (s *service) Jobs(ctx context.Context, q *gatepb.JobsRequest) (*gatepb.Jobs
 // Kill implements gatepb.GateServer.
 func (s *service) Kill(ctx context.Context, q *gatepb.KillRequest) (*gatepb.KillResponse, error) {
 	return unary(s, ctx, func(who Asker) (*gatepb.KillResponse, error) {
-		if err := mustSpeak(who); err != nil {
+		if err := requireUser(who); err != nil {
 			return nil, control.Status(err)
 		}
 		return s.node.killJob(who, overlay.JobID(q.Job))
@@ -132,14 +132,14 @@ func (s *service) Kill(ctx context.Context, q *gatepb.KillRequest) (*gatepb.Kill
 
 // Converse implements gatepb.GateServer.
 func (s *service) Converse(stream gatepb.Gate_ConverseServer) error {
-	who, node, away, err := s.away(stream.Context())
+	who, node, away, err := s.addressee(stream.Context())
 	if err != nil {
 		return err
 	}
 	if away {
 		return s.pass(stream, node, who)
 	}
-	if err := mustSpeak(who); err != nil {
+	if err := requireUser(who); err != nil {
 		return control.Status(err)
 	}
 	return s.node.Converse(who, stream)

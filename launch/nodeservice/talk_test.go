@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -222,7 +223,7 @@ func (t *talk) ask(processes int) *gatepb.ToSubmitter {
 // booked asks, and fails the test if refused.
 func (t *talk) booked() *talk {
 	t.h.t.Helper()
-	if m := t.ask(4); m.GetOk() == nil {
+	if m := t.ask(4); !m.GetOk().GetReplicas() { // without which no job with replicas would start
 		t.h.t.Fatalf("asked, the node says %v", m)
 	}
 	return t
@@ -339,6 +340,20 @@ func (t *talk) listen() received {
 		}
 		if m.Event != 0 {
 			t.ack(m.Event)
+		}
+	}
+}
+
+// What a submitter says of its waiting reaches the node, whatever it says.
+func TestWaitingOfAnAsk(t *testing.T) {
+	key, err := jobkey.New("j")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ms, want := range map[uint64]time.Duration{0: 0, 1500: 1500 * time.Millisecond, math.MaxUint64: maxWaitedMs * time.Millisecond} {
+		m := &gatepb.Ask{Key: make([]byte, 16), Job: string(key.ID()), Processes: 1, Queue: ms > 0, WaitedMs: ms}
+		if a, err := askOf(m); err != nil || a.Waited != want || a.Queue != (ms > 0) {
+			t.Errorf("%d ms: %+v, %v", ms, a, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -34,22 +35,26 @@ func hostsOf(m *gatepb.Start) ([]watch.Host, gossip.Config, error) {
 	return hosts, cfg, nil
 }
 
-// watchOver starts failure detection among the job's nodes, from its commit on. Only Serve's
+// watchNodes starts failure detection among the job's nodes, from its commit on. Only Serve's
 // goroutine calls it.
-func (k *NodeService) watchOver(b *booking) {
+func (k *NodeService) watchNodes(b *booking) {
 	p := b.program
 	k.mu.Lock()
 	watched := k.watches[b.ask.Job] != nil
 	k.mu.Unlock()
-	if len(p.hosts) < 2 || k.opts.Reach == nil || watched {
+	hosts := slices.Concat(p.hosts, b.joined)
+	if len(hosts) < 2 && (len(hosts) == 0 || p.spares == 0) || k.opts.Reach == nil || watched {
 		return
 	}
 	w, err := watch.New(watch.Config{
-		Self: k.opts.Node, Since: b.since, Hosts: p.hosts, Gossip: p.gossip, Log: k.log.With("job", string(b.ask.Job)),
+		Self: k.opts.Node, Since: b.since, Hosts: hosts, Gossip: p.gossip, Log: k.log.With("job", string(b.ask.Job)),
 		Carrier: &carrier{k, b.ask.Job},
 		Dead: func(h watch.Host, why string) {
 			if k.opts.Dead != nil {
 				k.opts.Dead(b.ask.Job, h.Ranks, why)
+			}
+			if p.spares > 0 {
+				b.takeForDead(h.Node)
 			}
 		},
 	})
@@ -107,14 +112,14 @@ func (b *booking) reportAbsent(p *program) {
 func (b *booking) reportDead(m *gatepb.Dead) error {
 	p := b.begun.Load()
 	switch {
-	case p == nil || p.replicas < 2:
-		return errors.New("deaths, and no process of a job with replicas was started here")
-	case len(m.Processes) > p.size*p.replicas:
-		return fmt.Errorf("the death of %d processes of %d", len(m.Processes), p.size*p.replicas)
+	case p == nil || p.replicas < 2 && p.spares == 0:
+		return errors.New("deaths, and no process of a job with replicas or spares was started here")
+	case len(m.Processes) > p.numbers():
+		return fmt.Errorf("the death of %d processes of %d", len(m.Processes), p.numbers())
 	}
 	for _, n := range m.Processes {
-		if int(n) >= p.size*p.replicas {
-			return fmt.Errorf("the death of process %d of %d", n, p.size*p.replicas)
+		if int(n) >= p.numbers() {
+			return fmt.Errorf("the death of process %d of %d", n, p.numbers())
 		}
 	}
 	if b.k.opts.Dead != nil && b.k.opts.Forget != nil {
@@ -122,6 +127,56 @@ func (b *booking) reportDead(m *gatepb.Dead) error {
 		b.forgetAtEnd()
 	}
 	return nil
+}
+
+// join has another node watched, which joins the job.
+func (b *booking) join(m *gatepb.Join) error {
+	node, err := overlay.ParseNodeID(m.GetNode().GetNode())
+	if err != nil {
+		return err
+	}
+	h := watch.Host{Node: node, Ranks: m.Node.Ranks}
+	doErr := b.k.do(func(time.Time) { err = b.admit(h) })
+	return errors.Join(doErr, err)
+}
+
+// admit is join on Serve's goroutine.
+func (b *booking) admit(h watch.Host) error {
+	p := b.program
+	if p == nil || !b.committed || p.spares == 0 {
+		return fmt.Errorf("%v joins, and no job with spares was committed here", h.Node)
+	}
+	is := func(o watch.Host) bool { return o.Node == h.Node }
+	if slices.ContainsFunc(p.hosts, is) || slices.ContainsFunc(b.joined, is) {
+		return nil
+	}
+	b.joined = append(b.joined, h)
+	b.note()
+	b.k.mu.Lock()
+	w := b.k.watches[b.ask.Job]
+	b.k.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.Admit(h)
+}
+
+// takeForDead tells the submitter that the watch here has taken a node for dead.
+func (b *booking) takeForDead(node overlay.NodeID) {
+	b.k.do(func(time.Time) {
+		if b.ending {
+			return // its record goes, or is gone
+		}
+		b.dead = append(b.dead, node.Key())
+		b.note()
+		if c, m := b.stream, b.takenForDead(); c != nil { // another one gets it when it attaches
+			b.k.work.Go(func() { c.answer(m) }) // ends with the stream
+		}
+	})
+}
+
+func (b *booking) takenForDead() *gatepb.ToSubmitter {
+	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_TakenForDead{TakenForDead: &gatepb.TakenForDead{Nodes: slices.Clone(b.dead)}}}
 }
 
 // forgetAtEnd has the deaths of the job's processes forgotten once no process is left, or this node
@@ -135,13 +190,13 @@ func (b *booking) forgetAtEnd() {
 	})
 }
 
-// hearGossip passes a message to the watch that it is for.
-func (k *NodeService) hearGossip(job overlay.JobID, from overlay.NodeID, message []byte) error {
+// receiveGossip passes a message to the watch that it is for.
+func (k *NodeService) receiveGossip(job overlay.JobID, from overlay.NodeID, message []byte) error {
 	k.mu.Lock()
 	w := k.watches[job]
 	k.mu.Unlock()
 	if w == nil {
-		return fmt.Errorf("%w: nobody at %v watches job %.110q (any more)", overlay.ErrUnknownProcess, k.opts.Node, string(job))
+		return fmt.Errorf("%w: %v does not watch job %.110q (any more)", overlay.ErrUnknownProcess, k.opts.Node, string(job))
 	}
 	return w.Receive(from, message)
 }
@@ -159,7 +214,7 @@ func (c *carrier) Send(ctx context.Context, to overlay.NodeID, message []byte) e
 		return err
 	}
 	defer done()
-	_, err = there.Gossip(ctx, &gatepb.GossipRequest{Job: string(c.job), From: c.k.opts.Node.String(), Message: message})
+	_, err = there.Gossip(ctx, &gatepb.GossipRequest{Job: string(c.job), From: c.k.opts.Node.Key(), Message: message})
 	if err = control.FromStatus(err); errors.Is(err, overlay.ErrUnknownProcess) {
 		return fmt.Errorf("%w: %w", watch.ErrOver, err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // ToPB converts an offer to its message.
 func (o Offer) ToPB() *controlpb.HostOffer {
-	return &controlpb.HostOffer{Jobs: uint32(o.Jobs), Processes: uint32(o.Processes), Memory: uint64(o.Memory), Cpu: uint32(o.CPU)}
+	return &controlpb.HostOffer{Jobs: uint32(o.Jobs), Processes: uint32(o.Processes), Memory: uint64(o.Memory), Cpu: uint32(o.CPU), Power: uint32(o.Power)}
 }
 
 // FromPB validates and converts an offer. Nil is the zero Offer.
@@ -20,7 +20,7 @@ func FromPB(m *controlpb.HostOffer) (Offer, error) {
 	if m.GetMemory() > math.MaxInt64 {
 		return Offer{}, fmt.Errorf("an offer of memory: %d; want 0 to %d", m.GetMemory(), int64(math.MaxInt64))
 	}
-	o := Offer{Jobs: int(m.GetJobs()), Processes: int(m.GetProcesses()), Memory: int64(m.GetMemory()), CPU: int(m.GetCpu())}
+	o := Offer{Jobs: int(m.GetJobs()), Processes: int(m.GetProcesses()), Memory: int64(m.GetMemory()), CPU: int(m.GetCpu()), Power: int(m.GetPower())}
 	if err := o.Check(); err != nil {
 		return Offer{}, err
 	}
@@ -46,6 +46,12 @@ func ListToPB(hosts []Host) *controlpb.HostList {
 		}
 	}
 	return list
+}
+
+// A List is what is known of the grid's hosts.
+type List struct {
+	Hosts []Host
+	Stale string // why other sites' hosts are as they were before, or missing; empty: they are current
 }
 
 // ListFromPB validates and converts a list of hosts. It fails unless each node is named once, in

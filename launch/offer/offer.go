@@ -21,6 +21,7 @@ const (
 	MaxJobs      = 10_000
 	MaxProcesses = 1 << 20
 	MaxCPU       = 1 << 30 // thousandths of a core
+	MaxPower     = 1 << 30 // millions of multiplications and additions a second
 )
 
 // Offer is what a node's owner offers to others' jobs. The zero Offer is nothing.
@@ -29,6 +30,7 @@ type Offer struct {
 	Processes int   `json:"processes"` // P: of one job at a time
 	Memory    int64 `json:"memory"`    // bytes for all jobs together; 0: not limited
 	CPU       int   `json:"cpu"`       // thousandths of a core for all jobs together; 0: not limited
+	Power     int   `json:"power"`     // of all cores together, in millions of multiplications and additions a second; 0: unknown
 }
 
 // Check returns an error if the offer is invalid.
@@ -38,7 +40,7 @@ func (o Offer) Check() error {
 		value, max int64
 	}{
 		{"jobs", int64(o.Jobs), MaxJobs}, {"processes", int64(o.Processes), MaxProcesses},
-		{"memory", o.Memory, math.MaxInt64}, {"cpu", int64(o.CPU), MaxCPU},
+		{"memory", o.Memory, math.MaxInt64}, {"cpu", int64(o.CPU), MaxCPU}, {"power", int64(o.Power), MaxPower},
 	} {
 		if f.value < 0 || f.value > f.max {
 			return fmt.Errorf("an offer of %s: %d; want 0 to %d", f.name, f.value, f.max)

@@ -20,7 +20,7 @@ func host(site, node string, s State, silent time.Duration, o Offer) Host {
 }
 
 var sample = []Host{
-	host("a", "n1", Up, 0, Offer{1, 4, 8 << 30, 4000}),
+	host("a", "n1", Up, 0, Offer{1, 4, 8 << 30, 4000, 900}),
 	host("a", "n2", Away, 61*time.Second, Offer{Jobs: 2, Processes: 1}),
 	host("b", "n1", Unknown, time.Hour, Offer{}),
 }
@@ -83,7 +83,7 @@ func TestFullListFits(t *testing.T) {
 	if err := overlay.CheckName("node", name+"x"); err == nil {
 		t.Fatal("names may be longer than this test thinks")
 	}
-	h := host(name, name, Away, math.MaxUint32*time.Second, Offer{MaxJobs, MaxProcesses, math.MaxInt64, MaxCPU})
+	h := host(name, name, Away, math.MaxUint32*time.Second, Offer{MaxJobs, MaxProcesses, math.MaxInt64, MaxCPU, MaxPower})
 	one := proto.Size(ListToPB([]Host{h}))
 	if total := one * MaxHosts; total > 4<<20 {
 		t.Errorf("%d hosts of %d bytes: %d", MaxHosts, one, total)

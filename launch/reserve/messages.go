@@ -19,6 +19,8 @@
 //	all have  -- Commit -->                running, until the processes exit
 //	          <-- Committed -----------
 //
+// Submissions that find no room ask again. When there is some, the node decides whose it is.
+//
 // A reservation that is neither renewed nor committed ends with its lease, so a submitter may die
 // at any step: nothing stays behind. A node counts as dead to a submitter when it does not answer;
 // NOK is an answer.
@@ -41,7 +43,7 @@ import (
 )
 
 // Key names one reservation at one node, once. It comes from a cryptographic random source, and
-// whoever has it can use the reservation; String shows only a part of it.
+// a holder of it can use the reservation; String shows only a part of it.
 type Key [16]byte
 
 // String returns the first digits of the key, for logs.
@@ -63,6 +65,9 @@ type Ask struct {
 	Processes int   // the most that the submitter can use on one node
 	Memory    int64 // bytes that each process needs; 0: any
 	CPU       int   // thousandths of a core that each process needs; 0: any
+
+	Queue  bool          // the submitter will ask again if there is no room
+	Waited time.Duration // how long it has done so; 0: it asks for the first time
 }
 
 // OK answers an Ask or a Renew: steps 4 and 5.
@@ -71,6 +76,7 @@ type OK struct {
 	Hold      Hold
 	Processes int           // P: how many the node accepts, 1 to Ask.Processes
 	Lease     time.Duration // how long from its sending, unless renewed
+	Outdated  bool          // the node does not know something that the job needs, and would run it wrong
 }
 
 // NOK refuses an Ask.
@@ -145,4 +151,6 @@ const (
 	Unknown Reason = "unknown" // no such key or hold here
 	TooMany Reason = "toomany" // more processes than were held
 	Invalid Reason = "invalid" // the message is invalid
+
+	Outdated Reason = "outdated" // the node's version does not know what the job needs: replicas, or spare process numbers
 )

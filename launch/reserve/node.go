@@ -34,6 +34,7 @@ type Node struct {
 	held   map[Key]*reservation
 	used   map[Key]tombstone
 	oldest []Key // the keys of used, oldest first
+	queue  queue
 }
 
 // State is the state of a reservation.
@@ -159,41 +160,81 @@ func (n *Node) ask(from Requester, m Ask, now time.Time) Message {
 		return nok(Denied, "the node's owner offers nothing (offer.jobs in its helper's settings is 0); what permits site %s: offer: {jobs: 1, allow: [{site: %s}]}", from.Site, from.Site)
 	case !allowed:
 		return nok(Denied, "%s", why)
-	case len(n.held)+1 > n.policy.Jobs:
-		return nok(Busy, "%d jobs are held or run, the owner allows %d", len(n.held), n.policy.Jobs)
 	}
-	granted, short := n.room(m)
-	switch {
-	case short != "":
-		return nok(short, "what other jobs leave of it is too little for one process")
-	case granted < 1:
-		return nok(Busy, "the owner allows %d processes", n.policy.Processes)
+	granted, reason, text := n.admit(from, m, now)
+	if granted < 1 {
+		return nok(reason, "%s", text)
 	}
 	r := &reservation{hold: n.next(), by: from, ask: m, state: Held, granted: granted, since: now, until: now.Add(n.policy.Lease)}
 	n.held[m.Key] = r
 	return n.ok(r, now)
 }
 
-// room returns how many processes of m there is room for, and which resource is too small for one.
-func (n *Node) room(m Ask) (granted int, short Reason) {
+// admit returns how many processes of m are accepted now; if none, why.
+func (n *Node) admit(from Requester, m Ask, now time.Time) (granted int, reason Reason, why string) {
+	n.queue.heard(from.Identity, m, now)
+	granted, reason, why = n.room(m, nil)
+	if granted < 1 {
+		n.queue.full()
+		return 0, reason, why
+	}
+	held, booked := n.reservations()
+	fits := func(a Ask) bool {
+		granted, _, _ := n.room(a, nil)
+		return granted > 0 && !booked[a.Key]
+	}
+	if first := n.queue.before(from.Identity, m, n.policy.Jobs-len(n.held), held, fits, now); len(first) > 0 {
+		if granted, _, _ = n.room(m, first); granted < 1 {
+			return 0, Busy, "jobs that have waited longer, or of users who have fewer here, come first"
+		}
+	}
+	return granted, "", ""
+}
+
+// reservations returns how many reservations each identity has, and their keys.
+func (n *Node) reservations() (held map[string]int, booked map[Key]bool) {
+	held, booked = make(map[string]int, len(n.held)), make(map[Key]bool, len(n.held))
+	for key, r := range n.held {
+		held[r.by.Identity]++
+		booked[key] = true
+	}
+	return held, booked
+}
+
+// room returns how many processes of m there is room for, besides what others have and what is kept for
+// the submissions in first; if there is none, why.
+func (n *Node) room(m Ask, first []*waiter) (granted int, reason Reason, why string) {
 	granted = min(n.policy.Processes, m.Processes)
+	if len(n.held)+len(first)+1 > n.policy.Jobs {
+		return 0, Busy, fmt.Sprintf("%d jobs are held or run, the owner allows %d", len(n.held), n.policy.Jobs)
+	}
+	if granted < 1 {
+		return 0, Busy, fmt.Sprintf("the owner allows %d processes", n.policy.Processes)
+	}
 	var memory int64
 	cpu := 0
-	for _, r := range n.held {
-		memory += int64(r.size()) * r.ask.Memory
-		cpu += r.size() * r.ask.CPU
+	take := func(a Ask, processes int) {
+		memory += int64(processes) * a.Memory
+		cpu += processes * a.CPU
 	}
+	for _, r := range n.held {
+		take(r.ask, r.size())
+	}
+	for _, w := range first {
+		take(w.ask, min(n.policy.Processes, w.ask.Processes))
+	}
+	const short = "what other jobs leave of it is too little for one process"
 	if n.policy.Memory > 0 && m.Memory > 0 {
 		if granted = int(min(int64(granted), (n.policy.Memory-memory)/m.Memory)); granted < 1 {
-			return 0, Memory
+			return 0, Memory, short
 		}
 	}
 	if n.policy.CPU > 0 && m.CPU > 0 {
 		if granted = min(granted, (n.policy.CPU-cpu)/m.CPU); granted < 1 {
-			return 0, CPU
+			return 0, CPU, short
 		}
 	}
-	return granted, ""
+	return granted, "", ""
 }
 
 // size returns how many processes the reservation occupies.
@@ -205,7 +246,7 @@ func (r *reservation) size() int {
 }
 
 func (n *Node) ok(r *reservation, now time.Time) Message {
-	return OK{r.ask.Key, r.hold, r.granted, r.until.Sub(now)}
+	return OK{Key: r.ask.Key, Hold: r.hold, Processes: r.granted, Lease: r.until.Sub(now)}
 }
 
 // find returns the reservation of a message, or the refusal.
@@ -273,6 +314,7 @@ func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action)
 		return Refused{m.Key, TooMany, fmt.Sprintf("%d processes are to start, 1 to %d are held", len(m.Processes), r.granted)}, nil
 	}
 	r.state, r.processes, r.until = starts, slices.Clone(m.Processes), now.Add(n.policy.Lease)
+	n.queue.started(from.Identity, r.ask.Job)
 	return Started{m.Key}, []Action{Launch{m.Key, r.ask.Job, slices.Clone(m.Processes)}}
 }
 
@@ -323,6 +365,7 @@ func (n *Node) end(r *reservation, why Reason) []Action {
 	case Held:
 		delete(n.held, r.ask.Key)
 		n.use(r.ask.Key, tombstone{why, r.hold, r.by.Identity})
+		n.queue.gaveBack(r.by.Identity, r.ask.Job)
 	case starts, Running:
 		r.state, r.until, r.why = ending, time.Time{}, why
 		return []Action{Kill{r.ask.Key}}

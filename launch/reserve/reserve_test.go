@@ -255,7 +255,7 @@ func submit(t *testing.T, ranks, hosts int, cfg Config) (*Submission, []Send) {
 	t.Helper()
 	var candidates []Candidate
 	for i := range hosts {
-		candidates = append(candidates, Candidate{nodeName(i), time.Duration(i), keyOf(0, i)})
+		candidates = append(candidates, Candidate{nodeName(i), time.Duration(i), 0, keyOf(0, i)})
 	}
 	s, err := New("j", allocate.Job{Ranks: ranks, Copies: 1}, allocate.Spread{}, candidates, cfg)
 	if err != nil {
@@ -264,7 +264,9 @@ func submit(t *testing.T, ranks, hosts int, cfg Config) (*Submission, []Send) {
 	return s, s.Begin(epoch)
 }
 
-func grant(i int) OK { return OK{keyOf(0, i), Hold{1, 1}, 1, 30 * time.Second} }
+func grant(i int) OK {
+	return OK{Key: keyOf(0, i), Hold: Hold{1, 1}, Processes: 1, Lease: 30 * time.Second}
+}
 
 // text writes messages as "n0 Ask, n1 Cancel".
 func text(all []Send) string {
@@ -391,7 +393,7 @@ func TestLeasesOutliveASlowStart(t *testing.T) {
 	is(t, s.Tick(epoch.Add(45*time.Second)), "n0 Commit, n1 Commit")
 
 	s, _ = submit(t, 2, 2, Config{})
-	s.Receive(nodeName(0), OK{keyOf(0, 0), Hold{1, 1}, 1, time.Nanosecond}, epoch)
+	s.Receive(nodeName(0), OK{Key: keyOf(0, 0), Hold: Hold{1, 1}, Processes: 1, Lease: time.Nanosecond}, epoch)
 	s.Receive(nodeName(1), grant(1), epoch)
 	s.Start(epoch)
 	s.Receive(nodeName(0), Started{keyOf(0, 0)}, epoch)
@@ -402,18 +404,18 @@ func TestLeasesOutliveASlowStart(t *testing.T) {
 
 func TestLiesOfHosts(t *testing.T) {
 	s, _ := submit(t, 4, 1, Config{})
-	s.Receive(nodeName(0), OK{keyOf(0, 1), Hold{}, 9, time.Second}, epoch) // the key of another
-	s.Receive(nodeName(9), OK{keyOf(0, 0), Hold{}, 9, time.Second}, epoch) // an unknown node
+	s.Receive(nodeName(0), OK{Key: keyOf(0, 1), Hold: Hold{}, Processes: 9, Lease: time.Second}, epoch) // the key of another
+	s.Receive(nodeName(9), OK{Key: keyOf(0, 0), Hold: Hold{}, Processes: 9, Lease: time.Second}, epoch) // an unknown node
 	s.Receive(nodeName(0), nil, epoch)
 	if s.Phase() != Booking {
 		t.Fatalf("%s", s.Phase())
 	}
-	s.Receive(nodeName(0), OK{keyOf(0, 0), Hold{1, 1}, 1 << 40, 1 << 62}, epoch)
+	s.Receive(nodeName(0), OK{Key: keyOf(0, 0), Hold: Hold{1, 1}, Processes: 1 << 40, Lease: 1 << 62}, epoch)
 	if s.Phase() != Planned || len(s.Plan().Hosts[0].Processes) != 4 || s.at[nodeName(0)].lease != longestLease {
 		t.Errorf("%s, %+v", s.Phase(), s.at[nodeName(0)])
 	}
 	s, _ = submit(t, 4, 1, Config{})
-	is(t, s.Receive(nodeName(0), OK{keyOf(0, 0), Hold{1, 1}, -4, time.Second}, epoch), "n0 Cancel")
+	is(t, s.Receive(nodeName(0), OK{Key: keyOf(0, 0), Hold: Hold{1, 1}, Processes: -4, Lease: time.Second}, epoch), "n0 Cancel")
 	if s.Refusals()[nodeName(0)] != Invalid || s.Phase() < Cancelling {
 		t.Errorf("%s, %v", s.Phase(), s.Refusals())
 	}

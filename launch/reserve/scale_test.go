@@ -24,7 +24,7 @@ func TestBookingIsThePlanOfAllThatAnswer(t *testing.T) {
 		gates := map[overlay.NodeID]*Node{}
 		dead := map[overlay.NodeID]bool{}
 		for i := range hosts {
-			c := Candidate{nodeName(i), time.Duration(i), Key{1, byte(i), byte(i >> 8)}}
+			c := Candidate{nodeName(i), time.Duration(i), 0, Key{1, byte(i), byte(i >> 8)}}
 			candidates = append(candidates, c)
 			policy := Policy{Jobs: rng.IntN(8), Processes: 1 + rng.IntN(4)}
 			gates[c.Node] = newNode(t, policy)

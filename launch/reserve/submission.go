@@ -16,6 +16,7 @@ import (
 type Candidate struct {
 	Node    overlay.NodeID
 	Latency time.Duration // as in allocate.Host
+	Power   float64       // as there
 	Key     Key           // fresh
 }
 
@@ -25,6 +26,9 @@ type Config struct {
 	Resend time.Duration // from a Renew, Start, Commit or Cancel without an answer to the next; 500 ms
 	Begin  time.Duration // how long all hosts may take to start, and then to commit or cancel; 10 s
 	Spares int           // unused hosts to keep until Start, as replacements after Drop
+
+	Queue  bool          // hosts without room hear that the job waits for it
+	Waited time.Duration // how long it has done so
 }
 
 func (c Config) withDefaults() Config {
@@ -217,6 +221,9 @@ func (s *Submission) ok(p *peer, m OK, now time.Time) {
 	case p.step == asked && (m.Processes < 1 || m.Lease <= 0):
 		p.nok = Invalid
 		s.leave(p, now)
+	case p.step == asked && m.Outdated:
+		p.nok = Outdated
+		s.leave(p, now)
 	case p.step == asked && s.phase != Booking:
 		s.leave(p, now) // too late
 	case p.step == asked:
@@ -408,7 +415,7 @@ func (s *Submission) offers() (offers []allocate.Host, waiting bool) {
 			return offers, true
 		case held:
 			// The node has counted its jobs, memory and CPU when it granted these.
-			offers = append(offers, allocate.Host{Node: p.Node, Latency: p.Latency, Processes: p.processes, Jobs: 1})
+			offers = append(offers, allocate.Host{Node: p.Node, Latency: p.Latency, Power: p.Power, Processes: p.processes, Jobs: 1})
 		}
 	}
 	return offers, false
@@ -419,7 +426,7 @@ func (s *Submission) askMore(now time.Time) {
 	end := min(s.wave+allocate.Book(s.job.Ranks, s.job.Copies), len(s.peers))
 	for _, p := range s.peers[s.wave:end] {
 		p.step = asked
-		s.send(p, Ask{p.Key, s.id, s.job.Ranks, s.job.Memory, s.job.CPU}, now)
+		s.send(p, Ask{Key: p.Key, Job: s.id, Processes: s.job.Ranks, Memory: s.job.Memory, CPU: s.job.CPU, Queue: s.cfg.Queue, Waited: s.cfg.Waited}, now)
 	}
 	s.wave = end
 }
@@ -470,6 +477,9 @@ func (s *Submission) summary() string {
 		if n := nok[reason]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d said %s", n, reason))
 		}
+	}
+	if n := nok[Outdated]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d with a helper that is too old for what the job needs: upgrade it, or omit --replicas or --replace", n))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -87,7 +87,7 @@ func newWorld(t testing.TB, sc *scene) *world {
 		for j := range sc.nodes {
 			// Each prefers different nodes.
 			node := (i + j) % sc.nodes
-			candidates = append(candidates, Candidate{nodeName(node), time.Duration(j) * time.Millisecond, keyOf(i, node)})
+			candidates = append(candidates, Candidate{nodeName(node), time.Duration(j) * time.Millisecond, 0, keyOf(i, node)})
 		}
 		s, err := New(jobOf(i), sc.job, sc.strategy, candidates,
 			Config{Answer: 2 * time.Second, Resend: time.Second, Begin: 3 * time.Second, Spares: sc.spares})
@@ -410,6 +410,11 @@ func (n *Node) clone() *Node {
 	for k, r := range n.held {
 		r := *r
 		c.held[k] = &r
+	}
+	c.queue.all = slices.Clone(n.queue.all)
+	for i, w := range c.queue.all {
+		w := *w
+		c.queue.all[i] = &w
 	}
 	return &c
 }

@@ -75,7 +75,7 @@ func Open(dir string, limit int64) (*Store, error) {
 		}
 		found = append(found, aged{sum, info.Size(), info.ModTime()})
 	}
-	slices.SortFunc(found, func(a, b aged) int { return a.used.Compare(b.used) })
+	slices.SortStableFunc(found, func(a, b aged) int { return a.used.Compare(b.used) })
 	for _, f := range found {
 		s.clock++
 		s.chunks[f.sum] = &entry{size: f.size, used: s.clock}
@@ -237,7 +237,7 @@ func (s *Store) evict(n int64) bool {
 			loose = append(loose, aged{sum, e})
 		}
 	}
-	slices.SortFunc(loose, func(a, b aged) int { return cmp.Compare(a.used, b.used) })
+	slices.SortStableFunc(loose, func(a, b aged) int { return cmp.Compare(a.used, b.used) })
 	enough := 0
 	for ; n > 0 && enough < len(loose); enough++ {
 		n -= loose[enough].size

@@ -144,7 +144,7 @@ func (s *Server) answer(ctx context.Context, q request, socket *os.File) (reply,
 	switch q.Do {
 	case doStart:
 		if socket == nil {
-			return reply{}, errors.New("no socket for the agent came with the question")
+			return reply{}, errors.New("the question has no socket for the agent")
 		}
 		uid, err := s.start(q, socket)
 		return reply{UID: uid}, err
@@ -192,7 +192,7 @@ func (s *Server) start(q request, socket *os.File) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	a := &started{UID: uid, Identity: q.Identity, PID: p.PID(), Begun: begun(p.PID()), Folder: q.Folder, ended: make(chan struct{})}
+	a := &started{UID: uid, Identity: q.Identity, PID: p.PID(), Begun: startTicks(p.PID()), Folder: q.Folder, ended: make(chan struct{})}
 	s.agents[q.Name] = a
 	s.accounts.begins(uid, q.Identity)
 	s.save()
@@ -207,7 +207,7 @@ func (s *Server) start(q request, socket *os.File) (uint32, error) {
 
 // watchOver waits for the end of an agent that an earlier starter started.
 func (s *Server) watchOver(ctx context.Context, name string, a *started) {
-	for begun(a.PID) == a.Begun {
+	for startTicks(a.PID) == a.Begun {
 		select {
 		case <-ctx.Done():
 			return
@@ -246,11 +246,11 @@ func (s *Server) kill(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.agents[name]
-	if a == nil || begun(a.PID) != a.Begun {
+	if a == nil || startTicks(a.PID) != a.Begun {
 		return
 	}
 	jobagent.RemoveGroup(name) // needs no new process, which the job's limit on tasks could prevent
-	if credential, _, err := s.account(a.UID); err == nil && begun(a.PID) == a.Begun {
+	if credential, _, err := s.account(a.UID); err == nil && startTicks(a.PID) == a.Begun {
 		jobagent.KillTree(credential, a.PID)
 	}
 	s.opts.Log.Warn("job agent killed", "agent", name, "identity", a.Identity, "uid", a.UID)
@@ -317,13 +317,13 @@ func (s *Server) noteStrangers() {
 		}
 	}
 	for uid, owner := range s.accounts.live { // dropped if the next scan does not find them
-		if owner == "" && !lives(uid, processes) {
+		if owner == "" && !hasProcess(uid, processes) {
 			s.accounts.ends(uid)
 		}
 	}
 }
 
-func lives(uid uint32, processes []string) bool {
+func hasProcess(uid uint32, processes []string) bool {
 	for _, p := range processes {
 		var stat syscall.Stat_t
 		if syscall.Stat(p, &stat) == nil && stat.Uid == uid {
@@ -381,8 +381,8 @@ func (s *Server) load() {
 	}
 }
 
-// begun returns a process's start time in kernel ticks; 0: there is no such process.
-func begun(pid int) uint64 { return begunIn("/proc", pid) }
+// startTicks returns a process's start time in kernel ticks; 0: there is no such process.
+func startTicks(pid int) uint64 { return begunIn("/proc", pid) }
 
 // begunIn is begun for a folder like /proc. Where that hides others' processes (hidepid), it
 // returns 1 for every live process.

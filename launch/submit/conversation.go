@@ -39,6 +39,34 @@ type event struct {
 	output      error  // a process's output could not be delivered
 	diverged    string // how a replica writes something else than the others
 	fault       error  // a file could not be read here
+
+	// Of a submission for a process that replaces another one, from is nil, and one of the fields below is set.
+	replacement *replacement
+	at          *Placed // it runs there
+	ended       *ending // the submission has ended
+	dead        *report // of its node's failure detector
+}
+
+// A report says which nodes a node has taken for dead.
+type report struct {
+	by   overlay.NodeID
+	dead []overlay.NodeID
+}
+
+// node returns the node of the conversation, if there is one.
+func (e event) node() (node overlay.NodeID) {
+	if e.from != nil {
+		node = e.from.node
+	}
+	return node
+}
+
+// rank returns the rank of the process that a message is about, or its number.
+func (e event) rank() int {
+	if exited := e.say.GetExited(); exited != nil {
+		return int(exited.GetProcess().GetRank())
+	}
+	return int(e.say.GetOutput().GetProcess().GetRank())
 }
 
 // conversation is the exchange with one node. serve runs it; sendMessage and hasEnded are for the
@@ -329,6 +357,12 @@ func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error
 	return nil
 }
 
+func (c *conversation) emitDiverged(ctx context.Context, all []string) {
+	for _, diverged := range all {
+		c.emit(ctx, event{diverged: diverged})
+	}
+}
+
 // handle handles an event: each counts once, in order.
 func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error {
 	c.mu.Lock()
@@ -345,15 +379,13 @@ func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error 
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Output:
 		size += len(say.Output.Data)
-		var diverged string
+		var diverged []string
 		diverged, err = c.sink.output(c.node, say.Output)
-		if diverged != "" {
-			c.emit(ctx, event{diverged: diverged})
-		}
+		c.emitDiverged(ctx, diverged)
 	case *gatepb.ToSubmitter_Exited:
-		for _, diverged := range c.sink.ended(processOf(say.Exited.Process), endedWell(say.Exited)) {
-			c.emit(ctx, event{diverged: diverged})
-		}
+		var diverged []string
+		diverged, err = c.sink.ended(processOf(say.Exited.Process), endedWell(say.Exited))
+		c.emitDiverged(ctx, diverged)
 	case *gatepb.ToSubmitter_File:
 		size += len(say.File.Data)
 		c.sink.file(c.node, say.File)

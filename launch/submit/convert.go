@@ -15,7 +15,7 @@ func toNode(m reserve.Message, start *gatepb.Start) *gatepb.ToNode {
 	switch m := m.(type) {
 	case reserve.Ask:
 		return &gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{
-			Key: m.Key[:], Job: string(m.Job), Processes: uint32(m.Processes), Memory: uint64(m.Memory), Cpu: uint32(m.CPU)}}}
+			Key: m.Key[:], Job: string(m.Job), Processes: uint32(m.Processes), Memory: uint64(m.Memory), Cpu: uint32(m.CPU), Queue: m.Queue, WaitedMs: uint64(m.Waited.Milliseconds())}}}
 	case reserve.Renew:
 		return &gatepb.ToNode{Say: &gatepb.ToNode_Renew{Renew: &gatepb.Renew{Hold: holdPB(m.Hold)}}}
 	case reserve.Start:
@@ -29,12 +29,13 @@ func toNode(m reserve.Message, start *gatepb.Start) *gatepb.ToNode {
 	return nil
 }
 
-// fromNode converts a node's message about the reservation; nil for other messages.
-func fromNode(key reserve.Key, m *gatepb.ToSubmitter) reserve.Message {
+// fromNode converts a node's message about a reservation; nil for other messages. isOutdated reports whether the node
+// lacks something that the job needs.
+func fromNode(key reserve.Key, m *gatepb.ToSubmitter, isOutdated func(*gatepb.OK) bool) reserve.Message {
 	switch m := m.Say.(type) {
 	case *gatepb.ToSubmitter_Ok:
 		lease := time.Duration(min(m.Ok.LeaseMs, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
-		return reserve.OK{Key: key, Hold: holdOf(m.Ok.Hold), Processes: int(min(m.Ok.Processes, math.MaxInt32)), Lease: lease}
+		return reserve.OK{Key: key, Hold: holdOf(m.Ok.Hold), Processes: int(min(m.Ok.Processes, math.MaxInt32)), Lease: lease, Outdated: isOutdated(m.Ok)}
 	case *gatepb.ToSubmitter_Nok:
 		return reserve.NOK{Key: key, Reason: reserve.Reason(m.Nok.Reason), Text: m.Nok.Text}
 	case *gatepb.ToSubmitter_Refused:

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/job/marks"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
@@ -61,6 +62,10 @@ type driver struct {
 	dead      []uint32                 // numbers of the replicas that have died
 	endedBy   []string                 // why nodes ended processes by themselves
 
+	replaced    replaced
+	replacement *replacement // the process that this submission is for; nil: it is the job's first one
+	detected    detected
+
 	cause  error     // why the job must end early; nil: it need not
 	killAt time.Time // when to send SIGKILL; zero: never, or done
 	quitAt time.Time // when to give up waiting for its end
@@ -72,17 +77,23 @@ func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
 		job: j, place: p, grid: g, stdin: newStdin(), sink: newSink(j.Output, j.FetchTo, p.replicas), events: make(chan event, 64),
 		talks: map[overlay.NodeID]*conversation{}, keys: map[overlay.NodeID]reserve.Key{},
 		bytes:  counter{of: map[overlay.NodeID]int64{}},
-		stages: map[overlay.NodeID]*staging{}, outcome: newOutcome(p.job.Processes(), p.replicas, j.Survive), over: map[overlay.NodeID]error{}, broken: map[overlay.NodeID]bool{}, lost: map[overlay.NodeID]error{},
+		stages: map[overlay.NodeID]*staging{}, outcome: newOutcome(p.job.Processes(), p.replicas, j.Survive), over: map[overlay.NodeID]error{}, broken: map[overlay.NodeID]bool{}, detected: detected{silent: map[overlay.NodeID]time.Time{}}, lost: map[overlay.NodeID]error{},
+	}
+	if j.Replace > 0 {
+		d.outcome.replaces = d.replaces
+	}
+	if j.Replace > 0 && d.replicas() > 1 {
+		d.outcome.seat, d.outcome.replicated, d.sink.secret = d.sink.seat, true, marks.NewSecret()
 	}
 	var candidates []reserve.Candidate
 	for _, h := range p.hosts {
 		var key reserve.Key
 		rand.Read(key[:])
 		d.keys[h.Node] = key
-		candidates = append(candidates, reserve.Candidate{Node: h.Node, Latency: h.Latency, Key: key})
+		candidates = append(candidates, reserve.Candidate{Node: h.Node, Latency: h.Latency, Power: h.Power, Key: key})
 	}
 	var err error
-	d.sub, err = reserve.New(j.Key.ID(), p.job, p.strategy, candidates, reserve.Config{Answer: answerTime, Begin: beginBound(len(candidates)), Spares: 2})
+	d.sub, err = reserve.New(j.Key.ID(), p.job, p.strategy, candidates, reserve.Config{Answer: answerTime, Begin: beginBound(len(candidates)), Spares: 2, Queue: j.Queue || j.Wait > 0, Waited: p.waited})
 	return d, err
 }
 
@@ -109,9 +120,11 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 			d.handleEvent(e)
 		case s := <-d.job.Signals:
 			d.signalled(s)
+		case m := <-d.replacement.messages():
+			d.sendNodes(m)
 		case <-stop:
 			stop = nil
-			d.end(fmt.Errorf("the job was ended: %w", context.Cause(ctx)))
+			d.stop(context.Cause(ctx))
 		case <-timer.C:
 			d.checkDeadlines(time.Now())
 		}
@@ -121,23 +134,39 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 	d.closeAll()
 	_, sent, _ := d.bytes.read(overlay.NodeID{})
 	r := &Result{Places: d.places, Staged: sent, Hosts: len(d.talks), Sources: d.outcome.sources(d.places, d.broken)}
+	d.addReplaced(r)
 	d.cancel()
 	d.wg.Wait() // no more files come
-	d.dropFiles(r.Sources)
+	d.dropFiles(r)
 	return r, err
+}
+
+// stop handles that whoever waits for the job does so no longer, or that the process of this submission is given up.
+func (d *driver) stop(cause error) {
+	if errors.Is(cause, errTakenForDead) && d.sub.Phase() == reserve.Launched {
+		for _, p := range d.places {
+			d.giveUp(p.Node, cause)
+		}
+		return
+	}
+	d.end(fmt.Errorf("the job was ended: %w", cause))
 }
 
 // dropFiles drops the files of the hosts that are no rank's source. Where no rank has ended, all
 // are kept, to show what went wrong.
-func (d *driver) dropFiles(sources map[int]overlay.NodeID) {
+func (d *driver) dropFiles(r *Result) {
 	if d.job.FetchTo == nil || d.job.Independent || len(d.outcome.well) == 0 {
 		return
 	}
 	used := map[overlay.NodeID]bool{}
-	for _, node := range sources {
+	for _, node := range r.Sources {
 		used[node] = true
 	}
-	for _, p := range d.places {
+	places := d.places
+	if d.replicas() > 1 {
+		places = r.Places // with those that came in place of lost replicas
+	}
+	for _, p := range places {
 		if !used[p.Node] {
 			d.job.FetchTo.Drop(p.Node)
 		}
@@ -176,12 +205,24 @@ func (d *driver) start(s reserve.Send) *gatepb.Start {
 	if d.place.ranks != nil {
 		run = d.place.ranks[s.To]
 	}
+	if d.replacement != nil {
+		return d.replacement.start(d, s.To)
+	}
 	return &gatepb.Start{
-		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks),
-		Argv: d.job.Argv, Environment: d.job.environment(), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
+		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks), Spares: uint32(d.job.Replace),
+		Argv: d.job.Argv, Environment: d.environment(), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
 		Input: d.job.Stdin != nil && d.hasInput(run), Nodes: d.nodes(),
 		HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: d.replicas(),
 	}
+}
+
+// environment returns what the processes get in their environment.
+func (d *driver) environment() []string {
+	env := d.job.environment()
+	if d.sink.secret != "" {
+		env = append(slices.Clone(env), marks.Env+"="+d.sink.secret)
+	}
+	return env
 }
 
 // replicas returns how many processes of a rank act as one.
@@ -196,10 +237,10 @@ func (d *driver) replicas() uint32 {
 // replica c of rank k has c*n + k.
 func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
 	if d.job.Independent && d.place.job.Copies > 1 {
-		return nil // nobody is to hear of a death
+		return nil // the hosts need not learn of deaths
 	}
 	for _, p := range d.place.processes(d.sub.Plan()) {
-		n := &gatepb.NodeOfJob{Node: p.Node.String()}
+		n := &gatepb.NodeOfJob{Node: p.Node.Key()}
 		for _, q := range p.Processes {
 			n.Ranks = append(n.Ranks, d.number(q))
 		}
@@ -234,19 +275,23 @@ func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 
 // handleEvent handles an event of a conversation.
 func (d *driver) handleEvent(e event) {
-	now, node := time.Now(), e.from.node
+	now, node := time.Now(), e.node()
 	switch {
+	case e.replacement != nil:
+		d.replacementEvent(e)
 	case e.unreachable != nil:
 		d.unreached = append(d.unreached, fmt.Sprintf("%s: %v", node, e.unreachable))
 		d.do(d.sub.Lost(node, now))
 		d.conversationEnded(e.from, e.unreachable)
 	case e.broken != nil:
-		d.broken[node] = true
+		d.broken[node], d.detected.silent[node] = true, now
 		d.progress(Progress{Step: "broken", Who: node.String(), Left: retryTime})
 	case e.back:
 		delete(d.broken, node)
+		delete(d.detected.silent, node)
 		d.progress(Progress{Step: "back", Who: node.String()})
 		d.sendDeaths(e.from)
+		d.sendJoined(e.from)
 	case e.lost != nil:
 		d.conversationEnded(e.from, e.lost)
 	case e.staged:
@@ -258,7 +303,7 @@ func (d *driver) handleEvent(e event) {
 			d.progress(Progress{Step: "diverged", Who: e.diverged})
 		}
 	case e.output != nil:
-		d.failed(outputError(int(e.say.GetOutput().GetProcess().GetRank()), e.output))
+		d.failed(outputError(e.rank(), e.output))
 	default:
 		d.handleMessage(e.from, e.say, now)
 	}
@@ -269,6 +314,7 @@ func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Exited:
 		d.ended(d.outcome.exited(c.node, say.Exited))
+		d.stopUnneeded()
 		d.progress(Progress{Step: "ended", Have: len(d.outcome.ended), Need: d.outcome.need})
 	case *gatepb.ToSubmitter_Over:
 		d.over[c.node] = errors.New(cmp.Or(say.Over.Ended, "the node does not say how it ended"))
@@ -282,8 +328,10 @@ func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.
 		d.markMissing(c.node)
 	case *gatepb.ToSubmitter_Fault:
 		d.faulty(c, say.Fault, now)
+	case *gatepb.ToSubmitter_TakenForDead:
+		d.takenForDead(c.node, say.TakenForDead, now)
 	default:
-		if r := fromNode(c.key, m); r != nil {
+		if r := fromNode(c.key, m, d.isOutdated); r != nil {
 			d.do(d.sub.Receive(c.node, r, now))
 		}
 	}
@@ -323,7 +371,9 @@ func (d *driver) markMissing(node overlay.NodeID) {
 			continue
 		}
 		for _, process := range p.Processes {
-			d.sink.ended(process, false)
+			if _, err := d.sink.ended(process, false); err != nil {
+				d.failed(outputError(process.Rank, err))
+			}
 			d.ended(d.outcome.lost(node, process, d.over[node]))
 		}
 	}
@@ -336,19 +386,32 @@ func (d *driver) ended(bad *ranks.ExitError, died *death) {
 	}
 	if died != nil && d.cause == nil {
 		d.progress(Progress{Step: "died", Who: died.String()})
-		d.dead = append(d.dead, d.number(died.process))
-		for _, p := range d.place.processes(d.sub.Plan()) {
-			d.sendDeaths(d.talks[p.Node])
+		d.reportDead(d.number(died.process))
+		if died.next > 0 {
+			d.replace(died.process, died.next)
 		}
 	}
+}
+
+// reportDead says to all nodes that a process has died.
+func (d *driver) reportDead(number uint32) {
+	d.dead = append(d.dead, number)
+	for _, p := range d.place.processes(d.sub.Plan()) {
+		d.sendDeaths(d.talks[p.Node])
+	}
+	d.replaced.send(deadMessage(d.dead))
 }
 
 // sendDeaths says to a node which replicas have died. A process that looks for one of them learns
 // it so even where that one died before it had joined the job.
 func (d *driver) sendDeaths(c *conversation) {
 	if len(d.dead) > 0 && !d.job.Independent && !c.hasEnded() {
-		c.sendMessage(&gatepb.ToNode{Say: &gatepb.ToNode_Dead{Dead: &gatepb.Dead{Processes: d.dead, Why: "a signal ended it, or its host is lost"}}})
+		c.sendMessage(deadMessage(d.dead))
 	}
+}
+
+func deadMessage(dead []uint32) *gatepb.ToNode {
+	return &gatepb.ToNode{Say: &gatepb.ToNode_Dead{Dead: &gatepb.Dead{Processes: slices.Clone(dead), Why: "a signal ended it, or its host is lost"}}}
 }
 
 // number returns the number of a process: replica c of rank k of n ranks has c*n + k.
@@ -379,6 +442,7 @@ func (d *driver) entered(phase reserve.Phase) {
 		}
 	}
 	if phase == reserve.Launched {
+		d.replacement.launched(d)
 		d.feed()
 		d.progress(Progress{Step: "running", Need: d.place.job.Processes(), Who: d.state()})
 		for _, c := range d.talks { // one may have been lost after it had committed
@@ -423,6 +487,8 @@ func (d *driver) checkDeadlines(now time.Time) {
 	if d.sub.Phase() == reserve.Planned {
 		d.stalled(now)
 	}
+	d.giveUpSilent(now)
+	d.giveUpDetected(now)
 	if !d.killAt.IsZero() && !now.Before(d.killAt) {
 		d.killAt = time.Time{}
 		d.quitAt = now.Add(killTime)
@@ -433,7 +499,7 @@ func (d *driver) checkDeadlines(now time.Time) {
 // next returns the next deadline.
 func (d *driver) next() time.Time {
 	next := time.Now().Add(time.Second) // for progress, and for stalls
-	for _, t := range []time.Time{d.sub.Next(), d.killAt, d.quitAt} {
+	for _, t := range []time.Time{d.sub.Next(), d.detected.due, d.killAt, d.quitAt} {
 		if !t.IsZero() && t.Before(next) {
 			next = t
 		}
@@ -450,7 +516,10 @@ func (d *driver) state() string {
 			order = append(order, string(p.Node.Site))
 		}
 	}
-	return fmt.Sprintf("%d hosts of %s", len(d.places), strings.Join(order, ", "))
+	if len(order) > 1 {
+		return fmt.Sprintf("%d hosts of %d sites: %s", len(d.places), len(order), strings.Join(order, ", "))
+	}
+	return fmt.Sprintf("%d hosts of %s", len(d.places), strings.Join(order, ""))
 }
 
 func (d *driver) progress(p Progress) {

@@ -51,6 +51,7 @@ func (d *driver) end(cause error) {
 		d.do(d.sub.Cancel(now))
 		return
 	}
+	d.replaced.end(cause)
 	d.killAt = now.Add(grace)
 	d.quitAt = d.killAt.Add(killTime)
 	d.signal("TERM")
@@ -74,7 +75,7 @@ func (d *driver) done() bool {
 	case reserve.Failed:
 		return true
 	case reserve.Launched:
-		return d.places != nil && !slices.ContainsFunc(d.places, d.isAwaited)
+		return d.places != nil && d.replaced.running == 0 && !slices.ContainsFunc(d.places, d.isAwaited)
 	}
 	return false
 }

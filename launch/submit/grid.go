@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
@@ -23,9 +22,16 @@ import (
 // Grid gives access to the node services of all nodes, through the local node's helper. Safe for
 // concurrent use.
 type Grid struct {
-	conn   grpc.ClientConnInterface
-	close  func() error
-	helper string // its socket; "" if unknown
+	conn  grpc.ClientConnInterface
+	close func() error
+	reach func(context.Context) error // waits until the helper answers; nil: it has answered
+
+	// Stale, if not nil, is called by Jobs and Kill with the reason why other sites' hosts may be missing.
+	Stale func(why string)
+
+	// Slow, if not nil, is called when Jobs and Kill have waited for some hosts for a while, or List for
+	// its list: then without hosts.
+	Slow func(waitingFor []overlay.NodeID)
 }
 
 // Dial returns the grid behind the helper that listens on a socket. It connects at the first use.
@@ -34,12 +40,12 @@ func Dial(helper string) (*Grid, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grid{conn, conn.Close, helper}, nil
+	return &Grid{conn: conn, close: conn.Close, reach: func(ctx context.Context) error { return reach(ctx, conn, helper) }}, nil
 }
 
 // NewGrid returns a grid that makes calls through conn, which the caller keeps and closes.
 func NewGrid(conn grpc.ClientConnInterface) *Grid {
-	return &Grid{conn, func() error { return nil }, ""}
+	return &Grid{conn: conn, close: func() error { return nil }}
 }
 
 // Close closes the connection to the helper.
@@ -58,32 +64,29 @@ type Host struct {
 }
 
 // Hosts lists the hosts of the grid by name, including those that accept no jobs. The latencies are
-// those that the helper has measured.
-func (g *Grid) Hosts(ctx context.Context) ([]Host, error) {
-	list, err := gatepb.NewDeskClient(g.conn).Hosts(ctx, &gatepb.HostsRequest{}, grpc.MaxCallRecvMsgSize(maxList))
-	if status.Code(err) == codes.Unavailable && g.helper != "" {
-		return nil, fmt.Errorf("the helper at %s cannot be reached; see that it runs, or name another with --helper: %w", g.helper, plain(err))
-	}
+// those that the helper has measured. stale says why other sites' hosts may be missing; empty: none is.
+func (g *Grid) Hosts(ctx context.Context) (all []Host, stale string, err error) {
+	list, err := g.List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list of hosts: %w", plain(err))
+		return nil, "", err
 	}
 	hosts := make([]Host, 0, len(list.Hosts))
 	for _, h := range list.Hosts {
 		node, err := overlay.ParseNodeID(h.Node)
 		if err != nil {
-			return nil, fmt.Errorf("list of hosts: %w", err)
+			return nil, "", fmt.Errorf("list of hosts: %w", err)
 		}
 		hosts = append(hosts, Host{listed: len(hosts),
 			Host: allocate.Host{Node: node, Latency: allocate.UnknownLatency, Processes: int(h.Processes), Jobs: int(h.Jobs),
-				Memory: int64(min(h.Memory, 1<<62)), CPU: int(h.Cpu)},
+				Memory: int64(min(h.Memory, 1<<62)), CPU: int(h.Cpu), Power: float64(h.Power)},
 			State: h.State, Silent: time.Duration(h.SilentMs) * time.Millisecond,
 		})
 		if h.LatencyNs > 0 {
 			hosts[len(hosts)-1].Latency = time.Duration(h.LatencyNs)
 		}
 	}
-	slices.SortFunc(hosts, func(a, b Host) int { return cmp.Compare(a.Node.String(), b.Node.String()) })
-	return hosts, nil
+	slices.SortFunc(hosts, func(a, b Host) int { return cmp.Compare(a.Node.Key(), b.Node.Key()) })
+	return hosts, list.Stale, nil
 }
 
 // maxList bounds the list of hosts.
@@ -163,6 +166,27 @@ func (g *Grid) ping(ctx context.Context, node overlay.NodeID) ([]time.Duration, 
 		}
 	}
 	return times, nil
+}
+
+// Reservations returns how many reservations of jobs each of the nodes has, held or running. Nodes
+// that do not answer before ctx ends are not in it.
+func (g *Grid) Reservations(ctx context.Context, nodes []overlay.NodeID) map[overlay.NodeID]int {
+	hosts, counts := make([]Host, len(nodes)), make([]int, len(nodes))
+	for i, n := range nodes {
+		hosts[i].Node = n
+	}
+	silent := g.each(ctx, hosts, func(ctx context.Context, i int) error {
+		r, err := g.Client().Ping(ctx, &gatepb.PingRequest{})
+		counts[i] = int(r.GetJobs())
+		return err
+	})
+	held := make(map[overlay.NodeID]int, len(nodes))
+	for i, n := range nodes {
+		if silent[n] == nil {
+			held[n] = counts[i]
+		}
+	}
+	return held
 }
 
 // plain returns a call's error without gRPC's wrapping.

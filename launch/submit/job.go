@@ -27,12 +27,14 @@ type Job struct {
 
 	Groups jobgroups.Layout // of the ranks; Profile has its own
 
-	// Where. Hosts or Profile, if set, replace Strategy; Place.Ranks is then the sum of theirs.
+	// Where. Hosts or Profile, if set, replace Strategy; Place.Ranks is then the sum of theirs. With
+	// Place.Graph there is no Profile, and Hosts have no numbers of ranks.
 	Place    allocate.Job
-	Strategy string           // a name of allocate.Strategies; empty: the first
+	Strategy string           // a name of allocate.Strategies, or with Place.Graph also of GraphStrategies; empty: spread
 	Hosts    []HostShare      // all with a number of ranks, or all without: then they are the only candidates
 	Profile  *profile.Profile // groups and their requirements
 	Wait     time.Duration    // how long to wait for hosts, when there are too few
+	Queue    bool             // wait longer while there would be enough, but for the jobs that run there
 
 	Files   []File   // to stage to every host that is used
 	Fetch   []string // names below the job's folder, or patterns of path.Match, of files to fetch from every host
@@ -56,6 +58,13 @@ type Job struct {
 	ReplicaTable      string
 	SendDeterministic bool
 
+	// Replace is how many processes that a signal or the loss of their host has ended are replaced: another
+	// host starts a process that goes on with the rank, under a process number from Place.Ranks on, and the
+	// message library tells it so (mpilib.Replacements). Each counts once, also one that is
+	// lost in its turn. With replicas it is the lost replica that comes back, at a milestone of the program (mpilib's World.Milestone), and the numbers
+	// are from Place.Ranks*Place.Copies on, at most MaxNewcomers. It excludes Independent and Profile; a replacement gets no Stdin.
+	Replace int
+
 	// Hang is how long a node, or the path to it, may be silent before the others consider its
 	// processes dead, at most MaxHang; 0: 5 s.
 	Hang time.Duration
@@ -70,6 +79,9 @@ type Job struct {
 
 // MaxHang is the longest time that a job may let a silent node count as alive.
 const MaxHang = nodeservice.MaxHang
+
+// MaxNewcomers is how many lost replicas of a job may come back.
+const MaxNewcomers = 62
 
 // HostShare is a host and how many ranks to run there; 0: unspecified.
 type HostShare struct {
@@ -94,6 +106,14 @@ func (j *Job) Check() error {
 		return errors.New("a profile says where each process runs, and knows no replicas: give hosts or a strategy instead")
 	case j.PinRank0 && (j.Profile != nil || ranksOf(j.Hosts) > 0):
 		return errors.New("rank 0 is to be pinned, but a profile or the hosts' numbers of ranks say where it runs: give one of them")
+	case j.Replace < 0:
+		return fmt.Errorf("%d lost processes are to be replaced; want 0 or more", j.Replace)
+	case j.Replace > 0 && (j.Independent || j.Profile != nil):
+		return errors.New("lost processes are replaced in jobs without a profile, and not where replicas are independent of each other: give one of them")
+	case j.Replace > MaxNewcomers && j.Place.Copies > 1:
+		return fmt.Errorf("%d lost replicas are to come back: want at most %d", j.Replace, MaxNewcomers)
+	case j.Place.Ranks > 0 && j.Replace > allocate.MaxProcesses-j.Place.Ranks*j.Place.Copies:
+		return fmt.Errorf("%d ranks and %d more processes to replace lost ones: at most %d processes are allowed", j.Place.Ranks, j.Replace, allocate.MaxProcesses)
 	case j.ReplicaTable != "" && !slices.Contains(ReplicaTables, j.ReplicaTable):
 		return fmt.Errorf("no replica table %.40q: want one of %q", j.ReplicaTable, ReplicaTables)
 	}
@@ -146,13 +166,13 @@ type Result struct {
 
 // Progress is a step of a submission. Step is one word; it determines which numbers are set.
 type Progress struct {
-	Step    string // listing, measuring, waiting, booking, staging, starting, running, broken, back, died, diverged, ended
-	Have    int    // ranks with room, measured paths, staged hosts, or processes that ended
-	Need    int    // of this many
-	Sent    int64  // staging: bytes
-	Missing int64  // staging: total bytes to send, as far as known
-	Left    time.Duration
-	Who     string // which hosts or sites; died, diverged: which replica of which rank, and how
+	Step    string        // listing, measuring, waiting, booking, staging, starting, running, broken, back, died, joined, diverged, ended
+	Have    int           // ranks with room, measured paths, staged hosts, or processes that ended
+	Need    int           // of this many
+	Sent    int64         // staging: bytes
+	Missing int64         // staging: total bytes to send, as far as known
+	Left    time.Duration // waiting: 0 is without a bound
+	Who     string        // which hosts or sites; died, joined, diverged: which process, and how
 }
 
 // String describes the step.
@@ -163,20 +183,23 @@ func (p Progress) String() string {
 	case "measuring":
 		return fmt.Sprintf("measuring the bandwidth between sites: %d of %d", p.Have, p.Need)
 	case "waiting":
+		if p.Left == 0 {
+			return fmt.Sprintf("waiting for %s", p.Who)
+		}
 		return fmt.Sprintf("%d/%d ranks, waiting for %s: %d s left", p.Have, p.Need, p.Who, int((p.Left+time.Second-1)/time.Second))
 	case "booking":
 		return fmt.Sprintf("booking: %d of %d hosts answered", p.Have, p.Need)
 	case "staging":
 		return fmt.Sprintf("staging: %d of %d hosts have all files; %s of %s sent", p.Have, p.Need, bytesText(p.Sent), bytesText(p.Missing))
 	case "starting":
-		return fmt.Sprintf("starting %d processes on %s", p.Need, p.Who)
+		return fmt.Sprintf("grid: starting %d processes on %s", p.Need, p.Who)
 	case "running":
 		return fmt.Sprintf("%d processes run", p.Need)
 	case "broken":
 		return fmt.Sprintf("%s cannot be reached; it is tried again for %d s", p.Who, int(p.Left/time.Second))
 	case "back":
 		return p.Who + " can be reached again"
-	case "died", "diverged":
+	case "died", "joined", "diverged":
 		return p.Who
 	}
 	return fmt.Sprintf("%d of %d processes have ended", p.Have, p.Need)

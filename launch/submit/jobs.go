@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,9 @@ import (
 
 // askTime bounds the calls to one node about jobs.
 const askTime = 10 * time.Second
+
+// slowTime is after how long Grid.Slow is called.
+const slowTime = 2 * time.Second
 
 // RunningJob is a job as reported by the node services of its hosts.
 type RunningJob struct {
@@ -40,7 +44,7 @@ type RunningJob struct {
 // addLive adds what a host says of the job's processes there.
 func (j *RunningJob) addLive(there *gatepb.JobHere) {
 	if there.Ranks == 0 || there.Ranks > allocate.MaxProcesses || j.Ranks > 0 && int(there.Ranks) != j.Ranks {
-		return // it has not started there, or the host says something else than the others
+		return // it has not started there, or the host contradicts the others
 	}
 	j.Ranks, j.Replicas = int(there.Ranks), int(max(there.Replicas, 1))
 	if j.Replicas == 1 {
@@ -60,9 +64,12 @@ func (j *RunningJob) addLive(there *gatepb.JobHere) {
 // Jobs returns the jobs of all hosts, the oldest first, and the errors of the hosts that did not
 // answer.
 func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error, error) {
-	hosts, err := g.Hosts(ctx)
+	hosts, stale, err := g.Hosts(ctx)
 	if err != nil {
 		return nil, nil, err
+	}
+	if stale != "" && g.Stale != nil {
+		g.Stale(stale)
 	}
 	answers := make([]*gatepb.JobsResponse, len(hosts))
 	silent := g.each(ctx, hosts, func(ctx context.Context, i int) (err error) {
@@ -123,9 +130,9 @@ func (g *Grid) Kill(ctx context.Context, name string) (id overlay.JobID, ended i
 	case len(meant) == 0 && len(silent) > 0:
 		return "", 0, fmt.Errorf("job %s: not on any host that answers, and %d do not", name, len(silent))
 	case len(meant) == 0:
-		return "", 0, fmt.Errorf("job %s: not found on any host; isthmus ps lists the jobs", name)
+		return "", 0, fmt.Errorf("job %s: not found on any host", name)
 	case len(meant) > 1:
-		return "", 0, fmt.Errorf("job %s: %d jobs begin so; isthmus ps lists them", name, len(meant))
+		return "", 0, fmt.Errorf("job %s: %d jobs begin so", name, len(meant))
 	}
 	j := meant[0]
 	hosts := make([]Host, len(j.Hosts))
@@ -161,18 +168,33 @@ func (g *Grid) each(ctx context.Context, hosts []Host, f func(ctx context.Contex
 		asking sync.WaitGroup
 		room   = make(chan struct{}, probesAtOne)
 	)
+	waiting := map[overlay.NodeID]bool{} // guarded by mu
+	slow := time.AfterFunc(slowTime, func() {
+		mu.Lock()
+		nodes := slices.SortedFunc(maps.Keys(waiting), func(a, b overlay.NodeID) int { return cmp.Compare(a.Key(), b.Key()) })
+		mu.Unlock()
+		if g.Slow != nil && len(nodes) > 0 {
+			g.Slow(nodes)
+		}
+	})
+	defer slow.Stop()
 	for i, h := range hosts {
 		if h.State == stateAway {
 			continue
 		}
 		room <- struct{}{}
+		mu.Lock()
+		waiting[h.Node] = true
+		mu.Unlock()
 		asking.Go(func() {
 			defer func() { <-room }()
 			ctx, cancel := context.WithTimeout(nodeservice.At(ctx, h.Node), askTime)
 			defer cancel()
-			if err := f(ctx, i); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
+			err := f(ctx, i)
+			mu.Lock()
+			defer mu.Unlock()
+			delete(waiting, h.Node)
+			if err != nil {
 				failed[h.Node] = plain(err)
 			}
 		})

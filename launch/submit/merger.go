@@ -1,6 +1,9 @@
 package submit
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // mergeWindow bounds the bytes of a stream that a merger keeps to compare replicas.
 const mergeWindow = 64 << 10
@@ -26,14 +29,33 @@ type merger struct {
 
 // mergedReplica is what a merger knows about a replica.
 type mergedReplica struct {
-	offset   uint64 // bytes that it wrote
+	number   int    // of the replica
+	from     uint64 // where it began to write: one that goes on with the state of another does not do so at 0
+	offset   uint64 // of the next byte that it writes
 	diverged bool
 	ended    bool // it will write no more
 	died     bool // not by itself, so that what it wrote may be incomplete
 }
 
 func newMerger(replicas, window int) *merger {
-	return &merger{replicas: make([]mergedReplica, replicas), window: window}
+	m := &merger{replicas: make([]mergedReplica, replicas), window: window}
+	for i := range m.replicas {
+		m.replicas[i].number = i
+	}
+	return m
+}
+
+// join adds a process that comes in place of a lost replica, and writes from an offset on. It returns the number
+// by which the merger knows it.
+func (m *merger) join(replica int, from uint64) int {
+	from = min(from, m.printed)
+	m.replicas = append(m.replicas, mergedReplica{number: replica, from: from, offset: from})
+	return len(m.replicas) - 1
+}
+
+// haveEnded reports whether all have ended that have joined so far.
+func (m *merger) haveEnded() bool {
+	return !slices.ContainsFunc(m.replicas, func(r mergedReplica) bool { return !r.ended })
 }
 
 // divergence is a difference between the output of replicas of a rank.
@@ -55,9 +77,9 @@ func (m *merger) write(replica int, data []byte) (out []byte, how *divergence) {
 	}
 	same, differs := m.compare(start, data)
 	if at := start + uint64(same); differs {
-		how = &divergence{replica: replica, offset: at}
+		how = &divergence{replica: r.number, offset: at}
 	} else if same < len(data) && m.complete {
-		how = &divergence{replica: replica, offset: at, length: true}
+		how = &divergence{replica: r.number, offset: at, length: true}
 	}
 	if how != nil {
 		how.ignored = m.confirmed(replica, how.offset)
@@ -94,7 +116,7 @@ func (m *merger) compare(start uint64, data []byte) (same int, differs bool) {
 // at an offset, or that there is none.
 func (m *merger) confirmed(replica int, offset uint64) bool {
 	for i, r := range m.replicas {
-		if i != replica && !r.diverged && !r.died && (r.offset > offset || r.ended) {
+		if i != replica && !r.diverged && !r.died && r.from <= offset && (r.offset > offset || r.ended) {
 			return true
 		}
 	}
@@ -139,7 +161,7 @@ func (m *merger) end(replica int, died bool) *divergence {
 		m.complete = true
 		return nil
 	}
-	how := &divergence{replica: replica, offset: r.offset, length: true, ignored: m.confirmed(replica, r.offset)}
+	how := &divergence{replica: r.number, offset: r.offset, length: true, ignored: m.confirmed(replica, r.offset)}
 	if how.ignored {
 		r.diverged = true
 		return how

@@ -72,7 +72,7 @@ func (n network) paths(sites []overlay.SiteID) (all []allocate.SitePath) {
 // neededMeasurements reports which measurements between hosts affect the placement of a job.
 func neededMeasurements(j *Job) (latency, bandwidth bool) {
 	if j.Profile == nil {
-		auto := len(j.Hosts) == 0 && j.Strategy == allocate.Auto{}.Name()
+		auto := len(j.Hosts) == 0 && (j.Strategy == allocate.Auto{}.Name() || j.Place.Graph != nil)
 		return auto, auto && j.Place.Message > 0
 	}
 	note := func(n profile.Network) {
@@ -224,7 +224,7 @@ func (g *Grid) carries(ctx context.Context, w way) float64 {
 func (g *Grid) distances(ctx context.Context, q question, bandwidth bool) map[overlay.NodeID]*gatepb.Distance {
 	m := &gatepb.MeasureRequest{Bandwidth: bandwidth}
 	for _, n := range q.nodes {
-		m.Nodes = append(m.Nodes, n.String())
+		m.Nodes = append(m.Nodes, n.Key())
 	}
 	r, err := g.Client().Measure(nodeservice.At(ctx, q.asked), m)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/mapping"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
@@ -117,6 +118,38 @@ func TestPlaceByWhatSitesMeasure(t *testing.T) {
 	w.far = nil
 	if got := where(func(j *Job) { j.Strategy = "auto" }); got != "a/n1 b/n1" {
 		t.Errorf("auto, when nothing is measured: %s", got)
+	}
+}
+
+// A job with a graph has one rank on each host, each strategy measures the latencies between sites, and the plan has what
+// they say.
+func TestPlaceGraph(t *testing.T) {
+	w := newWorld(t, "a/n1:4", "a/n2:4", "b/n1:4", "b/n2:4", "b/n3:4")
+	w.far = map[string]time.Duration{}
+	for i, from := range w.order {
+		for _, to := range w.order[i+1:] {
+			w.far[from+" "+to] = 10 * time.Millisecond
+		}
+	}
+	w.far["b/n1 b/n2"] = time.Millisecond
+	for strategy, want := range map[string]float64{"none": 1, "sma": 0, "auto": 0} {
+		j := jobOf(t, 3, nil)
+		j.Strategy, j.Place.Graph = strategy, mapping.Band(3, 3, 1)
+		plan, err := Plan(t.Context(), w.grid, j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(plan.Used()) != 3 || plan.Graph == nil || plan.Graph.Cut != want || plan.Graph.Weight != 2 || plan.Graph.Iteration < 1 {
+			t.Errorf("%s: on %d hosts, %+v; want a cut of %g", strategy, len(plan.Used()), plan.Graph, want)
+		}
+		var text strings.Builder
+		if err := plan.WriteTable(&text); err != nil || !strings.Contains(text.String(), fmt.Sprintf("weight between sites: %g of 2\n", want)) {
+			t.Errorf("%s: the table is\n%s, %v", strategy, text.String(), err)
+		}
+		j.Hosts = []HostShare{{Node: overlay.NodeID{Site: "a", Name: "n1"}, Ranks: 3}}
+		if _, err := Plan(t.Context(), w.grid, j); err == nil || !strings.Contains(err.Error(), "a job with a graph") {
+			t.Errorf("with ranks on a host: %v", err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package submit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
@@ -23,27 +24,51 @@ type outcome struct {
 	well     map[allocate.Process]bool // those that exited with status 0
 	failed   *ranks.ExitError          // the first that exited with a non-zero status
 	killed   *ranks.ExitError          // the first that a signal ended, or that was lost
+
+	// replaces returns the number of the process that goes on with a lost one's work, ok false if none can;
+	// nil: none ever does.
+	replaces func(allocate.Process) (number int, ok bool)
+
+	// Of jobs with replicas whose lost ones are replaced: seat returns which replica a process is, joined how many processes were started for a rank besides those that
+	// the job began with, and short says that nothing more is to be said of too few spare numbers.
+	seat       func(allocate.Process) allocate.Process
+	joined     map[int]int
+	short      bool
+	replicated bool // ranks have replicas, but for a pinned one
 }
 
 func newOutcome(need int, replicas func(rank int) int, survive bool) *outcome {
-	return &outcome{survive: survive, need: need, replicas: replicas, ended: map[allocate.Process]bool{}, gone: map[int]int{}, well: map[allocate.Process]bool{}}
+	return &outcome{survive: survive, need: need, replicas: replicas, seat: func(p allocate.Process) allocate.Process { return p }, joined: map[int]int{}, ended: map[allocate.Process]bool{}, gone: map[int]int{}, well: map[allocate.Process]bool{}}
 }
 
-// death is the death of a process of which the job has other replicas.
+// death is the death of a process of which the job has other replicas, or that is replaced.
 type death struct {
 	process allocate.Process
 	why     error
 	live    int // other replicas of its rank that run
 	of      int // all of them
+	next    int // the number of the process that replaces it; 0: none does
+
+	seat allocate.Process // which replica it was
 }
 
 // String says for people which replica died, and what is left of its rank.
 func (d *death) String() string {
+	if d.next > 0 && d.of == 0 {
+		return fmt.Sprintf("process %d was lost: %v; process %d replaces it", d.process.Rank, d.why, d.next)
+	}
 	left := fmt.Sprintf("%d of its %d replicas live", d.live, d.of)
 	if d.live == 0 {
 		left = "the rank has ended in another replica"
 	}
-	return fmt.Sprintf("rank %d: replica %d has died: %v; %s", d.process.Rank, d.process.Copy, d.why, left)
+	who := ""
+	if d.process != d.seat {
+		who = fmt.Sprintf(" (process %d)", d.process.Rank)
+	}
+	if d.next > 0 {
+		left += fmt.Sprintf("; process %d comes in its place", d.next)
+	}
+	return fmt.Sprintf("rank %d: replica %d%s has died: %v; %s", d.seat.Rank, d.seat.Copy, who, d.why, left)
 }
 
 // exited records the end of a process, and returns why the job must end, if it must, or which replica
@@ -83,26 +108,28 @@ func (o *outcome) lost(from overlay.NodeID, p allocate.Process, why error) (bad 
 // endedOf returns how many replicas of a rank have ended, however.
 func (o *outcome) endedOf(rank int) (n int) {
 	for p := range o.ended {
-		if p.Rank == rank {
+		if o.seat(p).Rank == rank {
 			n++
 		}
 	}
 	return n
 }
 
+// bad handles that a process has ended otherwise than well.
 func (o *outcome) bad(p allocate.Process, status int, why error) (*ranks.ExitError, *death) {
-	first, of := &o.failed, o.replicas(p.Rank)
+	seat := o.seat(p)
+	of := o.replicas(seat.Rank)
+	if died := o.died(p, seat, status, &why); died != nil {
+		return nil, died
+	}
+	first := &o.failed
 	if status > 128 {
 		first = &o.killed
-		o.gone[p.Rank]++
-		if o.gone[p.Rank] < of {
-			return nil, &death{p, why, of - o.endedOf(p.Rank), of}
-		}
 	}
 	if of > 1 {
-		why = fmt.Errorf("replica %d: %w", p.Copy, why)
+		why = fmt.Errorf("replica %d: %w", seat.Copy, why)
 	}
-	how := &ranks.ExitError{Rank: p.Rank, Status: status, Err: why}
+	how := &ranks.ExitError{Rank: seat.Rank, Status: status, Err: why}
 	if *first == nil {
 		*first = how
 	}
@@ -112,14 +139,60 @@ func (o *outcome) bad(p allocate.Process, status int, why error) (*ranks.ExitErr
 	return how, nil
 }
 
+// died returns the death of a process, if the job goes on without it or with another one in its place; else it may add to why. A status of its
+// own ends the job, as it is what every replica would come to; only a process that came in place of a replica may be the one that could
+// not load its state, and others of its rank come to it if it is not.
+func (o *outcome) died(p, seat allocate.Process, status int, why *error) *death {
+	if status <= 128 && p == seat {
+		return nil
+	}
+	of := o.replicas(seat.Rank)
+	o.gone[seat.Rank]++
+	if of > 1 && o.gone[seat.Rank] >= of+o.joined[seat.Rank] {
+		return nil // none is left from which another one could have its state
+	}
+	d := &death{process: p, seat: seat, why: *why}
+	if of > 1 {
+		d.live, d.of = of+o.joined[seat.Rank]-o.endedOf(seat.Rank), of
+	}
+	if o.replaces == nil || status <= 128 || o.replicated && (of == 1 || o.endedWell(seat.Rank)) {
+		return d.ofReplica()
+	}
+	if next, ok := o.replaces(p); ok {
+		o.need++
+		d.next = next
+		return d
+	}
+	*why = fmt.Errorf("%w; no spare process number is left to replace it: raise --replace", *why)
+	if !o.short {
+		d.why, o.short = *why, true
+	}
+	return d.ofReplica()
+}
+
+// ofReplica returns d if it is the death of a replica, else nil.
+func (d *death) ofReplica() *death {
+	if d.of == 0 {
+		return nil
+	}
+	return d
+}
+
 // endedWell reports whether a replica of a rank exited with status 0.
 func (o *outcome) endedWell(rank int) bool {
 	for p := range o.well {
-		if p.Rank == rank {
+		if o.seat(p).Rank == rank {
 			return true
 		}
 	}
 	return false
+}
+
+// endedWellAt reports whether a replica of a rank exited with status 0 on a host, by its processes in places.
+func (o *outcome) endedWellAt(places []Placed, rank int, node overlay.NodeID) bool {
+	return slices.ContainsFunc(places, func(h Placed) bool {
+		return h.Node == node && slices.ContainsFunc(h.Processes, func(p allocate.Process) bool { return p.Rank == rank && o.well[p] })
+	})
 }
 
 // sources returns for each rank where its lowest replica ran that exited with status 0, on a host that

@@ -1,9 +1,11 @@
 package submit
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/match"
@@ -26,10 +28,15 @@ func (e *TooFew) refusals() string {
 	if len(e.Waiting) == 0 {
 		return "more hosts"
 	}
-	if len(e.Waiting) > 3 {
-		return fmt.Sprintf("%s and %d more", strings.Join(e.Waiting[:3], ", "), len(e.Waiting)-3)
+	return someOf(e.Waiting)
+}
+
+// someOf names a few of them, and counts the others.
+func someOf(names []string) string {
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
 	}
-	return strings.Join(e.Waiting, ", ")
+	return strings.Join(names, ", ")
 }
 
 // fixed is a Strategy with a given placement: this many ranks on each of these hosts, in this
@@ -86,6 +93,12 @@ type placement struct {
 	ranks map[overlay.NodeID][]allocate.Process
 
 	independent bool // replicas do not act as one
+
+	waited time.Duration // for how long the job has waited for room
+
+	stale string // why other sites' hosts may be missing; empty: none is
+
+	number int // of the only process, if it replaces another one
 }
 
 // replicas returns how many processes act as one for a rank.
@@ -107,6 +120,10 @@ func place(j *Job, hosts []Host, between network) (*placement, error) {
 	}
 	var err error
 	switch {
+	case len(p.hosts) == 0 && len(j.Hosts) == 0:
+		err = &TooFew{Need: j.Place.Processes(), Err: errors.New("no host that is up takes jobs")}
+	case j.Place.Graph != nil && (j.Profile != nil || ranksOf(j.Hosts) > 0):
+		err = errors.New("a job with a graph is placed by a strategy, not by a profile or a list of hosts with their ranks")
 	case j.Profile != nil:
 		err = p.match(j.Profile, between)
 	case len(j.Hosts) > 0:
@@ -239,6 +256,9 @@ func (p *placement) processes(plan *allocate.Plan) []Placed {
 		if p.ranks != nil {
 			run = p.ranks[h.Node]
 		}
+		if p.number > 0 {
+			run = []allocate.Process{{Rank: p.number}}
+		}
 		all = append(all, Placed{h.Node, run})
 	}
 	return all
@@ -255,6 +275,10 @@ func (p *placement) plan() (*allocate.Plan, error) {
 	plan, err := allocate.Allocate(p.job, hosts, p.strategy)
 	if err != nil {
 		return nil, err
+	}
+	if p.job.Graph != nil {
+		cost := plan.GraphCost(p.between)
+		plan.Graph = &cost
 	}
 	if p.between != nil {
 		var sites []overlay.SiteID

@@ -61,8 +61,15 @@ func TestAReplicaDies(t *testing.T) {
 		write(p, 3, 6)
 		p.exit(0, "")
 	}
+	heard := make(chan struct{}) // of the death; the job could end before that otherwise
+	w.nodes["b/n1"].breaks = func(_ *talk, m *gatepb.ToNode) bool {
+		if m.GetDead() != nil {
+			close(heard)
+		}
+		return false
+	}
 	w.nodes["b/n1"].life = func(p *process) {
-		<-died
+		<-heard
 		write(p, 0, 6)
 		if p.Rank == 0 {
 			<-p.inputEnd
@@ -106,6 +113,23 @@ func TestAReplicaDies(t *testing.T) {
 	}
 	n.mu.Unlock()
 	w.idle()
+}
+
+// A host whose helper knows no replicas gets none: without it the job does not start, and the error says why. Independent ones need
+// nothing of it.
+func TestAnOldHelper(t *testing.T) {
+	for _, independent := range []bool{false, true} {
+		w := newWorld(t, "a/n1:2", "b/n1:2")
+		w.nodes["b/n1"].outdated = true
+		j, _ := replicated(t, 2, io.Discard)
+		j.Independent = independent
+		_, err := w.run(j)
+		refused := err != nil && strings.Contains(err.Error(), "1 with a helper that is too old for what the job needs: upgrade it, or omit --replicas or --replace")
+		if refused == independent || independent && err != nil {
+			t.Errorf("independent %t: %v", independent, err)
+		}
+		w.idle()
+	}
 }
 
 // A rank is lost with its last replica, whether they are killed or lost with their hosts.

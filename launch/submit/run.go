@@ -8,11 +8,9 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -32,42 +30,69 @@ func Run(ctx context.Context, g *Grid, j *Job) (*Result, error) {
 	if err := j.Check(); err != nil {
 		return nil, err
 	}
+	var waiting time.Time // since when; zero: it does not wait
 	until := time.Now().Add(j.Wait)
-	var without []overlay.NodeID
+	var without, occupied []overlay.NodeID
 	for {
-		r, refused, err := attempt(ctx, g, j, without)
-		if err != nil && j.Profile != nil && len(refused) > 0 && len(without) < maxRefusals && later(err) {
+		a := attempt(ctx, g, j, without, waiting)
+		occupied = append(occupied, a.occupied...)
+		if a.err != nil && j.Profile != nil && len(a.refused) > 0 && len(without) < maxRefusals && later(a.err) {
 			// The hosts were chosen before they were asked; others may accept.
-			without = append(without, refused...)
+			without = append(without, a.refused...)
 			continue
 		}
-		without = nil
-		if err == nil || !time.Now().Before(until) || !later(err) {
-			return r, err
+		queued := j.Queue && len(occupied) > 0
+		if a.err == nil || !later(a.err) || !queued && !time.Now().Before(until) {
+			return a.result, a.err
 		}
-		if err := wait(ctx, j, err, until); err != nil {
+		if !queued {
+			occupied = nil
+		}
+		if waiting.IsZero() {
+			waiting = time.Now()
+		}
+		if err := wait(ctx, j, a.err, occupied, until); err != nil {
 			return nil, err
 		}
+		without, occupied = nil, nil
 	}
 }
 
-// attempt makes one submission, without the hosts in without; refused are those that refused the
-// job.
-func attempt(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (r *Result, refused []overlay.NodeID, err error) {
+// attempted is what came of a submission.
+type attempted struct {
+	result   *Result
+	refused  []overlay.NodeID // the hosts that refused the job, or did not answer
+	occupied []overlay.NodeID // those without room that would have it, but for the jobs that run there
+	err      error
+}
+
+// attempt makes one submission, without the hosts in without, of a job that waits since a time; zero: it
+// does not.
+func attempt(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID, waiting time.Time) (a attempted) {
 	p, err := find(ctx, g, j, without)
 	if err != nil {
-		return nil, nil, err
+		return attempted{err: err}
+	}
+	if !waiting.IsZero() {
+		p.waited = time.Since(waiting)
 	}
 	d, err := newDriver(g, j, p)
 	if err != nil {
-		return nil, nil, err
+		return attempted{err: err}
 	}
-	r, err = d.run(ctx)
-	refused = d.sub.Dead()
-	for node := range d.sub.Refusals() {
-		refused = append(refused, node)
+	a.result, err = d.run(ctx)
+	a.err = staleIf(p.stale, err)
+	a.refused = d.sub.Dead()
+	for node, why := range d.sub.Refusals() {
+		a.refused = append(a.refused, node)
+		if why == reserve.Busy || why == reserve.Memory || why == reserve.CPU {
+			a.occupied = append(a.occupied, node)
+		}
 	}
-	return r, refused, err
+	if _, err := p.plan(); err != nil {
+		a.occupied = nil // not even all hosts would do
+	}
+	return a
 }
 
 // find queries the hosts and decides how to place the job on them, except those in without. A
@@ -94,7 +119,7 @@ func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*plac
 	if j.Progress != nil {
 		j.Progress(Progress{Step: "listing"})
 	}
-	hosts, err := g.Hosts(ctx)
+	hosts, stale, err := g.Hosts(ctx)
 	var between network
 	if err == nil {
 		hosts = slices.DeleteFunc(hosts, func(h Host) bool { return slices.Contains(without, h.Node) })
@@ -113,7 +138,12 @@ func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*plac
 	if err != nil {
 		return nil, err
 	}
-	return place(j, hosts, between)
+	p, err := place(j, hosts, between)
+	if err != nil {
+		return nil, staleIf(stale, err)
+	}
+	p.stale = stale
+	return p, nil
 }
 
 // later reports whether a failed job may succeed when more hosts, or the daemons that list them,
@@ -125,14 +155,24 @@ func later(err error) bool {
 }
 
 // unlisted reports whether the list of hosts was unavailable.
-func unlisted(err error) bool { return status.Code(err) == codes.Unavailable }
+func unlisted(err error) bool {
+	if _, none := errors.AsType[*NoHelper](err); none {
+		return true
+	}
+	list, none := errors.AsType[*NoList](err)
+	return none && errors.Is(list, overlay.ErrUnreachable)
+}
 
-// wait waits for waitStep, and reports the reason as progress.
-func wait(ctx context.Context, j *Job, err error, until time.Time) error {
-	p := Progress{Step: "waiting", Need: j.Place.Processes(), Who: "more hosts", Left: time.Until(until)}
+// wait waits for waitStep, and reports the reason as progress. It waits for the hosts in occupied, if
+// there are any, and otherwise for more hosts, which it does at most until a time.
+func wait(ctx context.Context, j *Job, err error, occupied []overlay.NodeID, until time.Time) error {
+	p := Progress{Step: "waiting", Need: j.Place.Processes(), Who: "more hosts", Left: max(time.Until(until), 1)}
+	step := min(waitStep, time.Until(until))
 	var few *TooFew
 	var short *allocate.Shortage
 	switch {
+	case len(occupied) > 0:
+		p.Who, p.Left, step = "other jobs on "+namesOf(occupied)+" to end", 0, waitStep
 	case unlisted(err):
 		p.Who = "the list of hosts"
 	case errors.As(err, &few):
@@ -144,7 +184,7 @@ func wait(ctx context.Context, j *Job, err error, until time.Time) error {
 		j.Progress(p)
 	}
 	select {
-	case <-time.After(min(waitStep, time.Until(until))):
+	case <-time.After(step):
 		return nil
 	case s := <-j.Signals:
 		if sig, ok := s.(syscall.Signal); ok {
@@ -156,6 +196,16 @@ func wait(ctx context.Context, j *Job, err error, until time.Time) error {
 	}
 }
 
+// namesOf names some of the hosts, in order.
+func namesOf(nodes []overlay.NodeID) string {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.String())
+	}
+	slices.Sort(names)
+	return someOf(names)
+}
+
 // Plan returns where the job would run by the current offers; it books nothing.
 func Plan(ctx context.Context, g *Grid, j *Job) (*allocate.Plan, error) {
 	if err := j.Place.Check(); err != nil {
@@ -165,5 +215,6 @@ func Plan(ctx context.Context, g *Grid, j *Job) (*allocate.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.plan()
+	plan, err := p.plan()
+	return plan, staleIf(p.stale, err)
 }

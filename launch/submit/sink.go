@@ -3,7 +3,6 @@ package submit
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/internal/job/marks"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
@@ -32,70 +32,67 @@ type sink struct {
 	out      ranks.Output
 	files    Fetcher
 	replicas func(rank int) int // whose output is printed once
+	secret   string             // of the marks in the output of replicas (package marks); empty: there are none
 
 	mu      sync.Mutex                          // guards the fields below
 	streams map[allocate.Process]*[2]*stdStream // of each process, or of replica 0 for all
+	seats   map[int]allocate.Process            // of processes in place of lost replicas, by number
 	broken  map[string]bool                     // files that cannot be written, by host and name
 }
 
-// stdStream is the standard output or standard error of a process, or of all replicas of a rank.
-type stdStream struct {
-	mu    sync.Mutex // held while writing, so that bytes are printed in order
-	to    io.Writer
-	merge *merger // nil: of one process
+func newSink(out ranks.Output, files Fetcher, replicas func(rank int) int) *sink {
+	return &sink{out: out, files: files, replicas: replicas, streams: map[allocate.Process]*[2]*stdStream{}, seats: map[int]allocate.Process{}, broken: map[string]bool{}}
 }
 
-// streamNames are the names of the streams in the order in which they are kept.
-var streamNames = [2]string{"stdout", "stderr"}
+// joins adds a process, by its number, that comes in place of a lost replica.
+func (s *sink) joins(number int, seat allocate.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seats[number] = seat
+}
 
-func newSink(out ranks.Output, files Fetcher, replicas func(rank int) int) *sink {
-	return &sink{out: out, files: files, replicas: replicas, streams: map[allocate.Process]*[2]*stdStream{}, broken: map[string]bool{}}
+// seat returns which replica a process is.
+func (s *sink) seat(p allocate.Process) allocate.Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seat, ok := s.seats[p.Rank]; ok {
+		return seat
+	}
+	return p
 }
 
 // output forwards a process's output. It returns how the process diverges from the other replicas of
 // its rank, if it does now.
-func (s *sink) output(from overlay.NodeID, m *gatepb.Output) (diverged string, err error) {
+func (s *sink) output(from overlay.NodeID, m *gatepb.Output) (diverged []string, err error) {
 	p, i := processOf(m.Process), 0
 	if m.Stderr {
 		i = 1
 	}
-	both, err := s.of(from, p)
+	seat := s.seat(p)
+	both, err := s.of(from, seat)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	w, data := both[i], m.Data
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.merge != nil {
-		var how *divergence
-		if data, how = w.merge.write(p.Copy, data); how != nil {
-			diverged = how.describe(p.Rank, streamNames[i])
-		}
-	}
-	if len(data) > 0 {
-		_, err = w.to.Write(data)
-	}
-	return diverged, err
+	return both[i].write(p, seat, m.Data)
 }
 
 // ended takes that a process will write no more: because it exited with status 0, or because it died.
-// It returns how it diverges by that from the other replicas of its rank.
-func (s *sink) ended(p allocate.Process, well bool) (diverged []string) {
-	if s.replicas(p.Rank) == 1 {
-		return nil
+// It returns how replicas of its rank diverge by that.
+func (s *sink) ended(p allocate.Process, well bool) (diverged []string, err error) {
+	seat := s.seat(p)
+	if s.replicas(seat.Rank) == 1 {
+		return nil, nil
 	}
-	both, err := s.of(overlay.NodeID{}, p)
+	both, err := s.of(overlay.NodeID{}, seat)
 	if err != nil {
-		return nil // the replica that writes gets the error
+		return nil, nil // the replica that writes gets the error
 	}
-	for i, w := range both {
-		w.mu.Lock()
-		if how := w.merge.end(p.Copy, !well); how != nil {
-			diverged = append(diverged, how.describe(p.Rank, streamNames[i]))
-		}
-		w.mu.Unlock()
+	var errs []error
+	for _, stream := range both {
+		how, err := stream.end(p, seat, well)
+		diverged, errs = append(diverged, how...), append(errs, err)
 	}
-	return diverged
+	return diverged, errors.Join(errs...)
 }
 
 // of returns the streams of a process, or of its rank.
@@ -116,9 +113,12 @@ func (s *sink) of(from overlay.NodeID, p allocate.Process) (*[2]*stdStream, erro
 		if fault != nil {
 			return nil, fault
 		}
-		both = &[2]*stdStream{{to: out}, {to: err}}
+		both = &[2]*stdStream{{name: "stdout", to: out}, {name: "stderr", to: err}}
 		if n > 1 {
-			both[0].merge, both[1].merge = newMerger(n, mergeWindow), newMerger(n, mergeWindow)
+			for _, stream := range both {
+				stream.merge, stream.secret = newMerger(n, mergeWindow), s.secret
+				stream.processes, stream.saved = map[allocate.Process]*writer{}, map[marks.ID]uint64{}
+			}
 		}
 		s.streams[p] = both
 	}
@@ -127,7 +127,7 @@ func (s *sink) of(from overlay.NodeID, p allocate.Process) (*[2]*stdStream, erro
 
 // file forwards a piece of a file. A file that fails does not end the job.
 func (s *sink) file(from overlay.NodeID, m *gatepb.FileChunk) {
-	name := from.String() + "/" + m.Name
+	name := from.Key() + "/" + m.Name
 	s.mu.Lock()
 	broken := s.broken[name] || s.files == nil
 	s.mu.Unlock()

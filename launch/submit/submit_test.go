@@ -18,6 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // buffer collects the output of several processes.
@@ -445,6 +446,82 @@ func TestWaitingForAHost(t *testing.T) {
 		t.Error(out.sorted())
 	}
 	w.idle()
+}
+
+// A job waits while another one occupies its host, without a bound; one that not even free hosts would
+// take fails at once.
+func TestQueuedBehindAJob(t *testing.T) {
+	w := newWorld(t, "a/n1:1")
+	w.nodes["a/n1"].policy.Jobs = 1
+	if err := w.nodes["a/n1"].node.SetPolicy(w.nodes["a/n1"].policy); err != nil {
+		t.Fatal(err)
+	}
+	started, end := make(chan struct{}, 2), make(chan struct{})
+	w.nodes["a/n1"].life = func(p *process) {
+		started <- struct{}{}
+		<-end
+		p.exit(0, "")
+	}
+	over := make(chan error, 2)
+	run := func(j *Job) {
+		_, err := w.run(j)
+		over <- err
+	}
+	go run(jobOf(t, 1, io.Discard))
+	<-started
+	second, waits := jobOf(t, 1, io.Discard), make(chan string, 100)
+	second.Queue = true
+	second.Progress = func(p Progress) {
+		if p.Step == "waiting" {
+			waits <- p.String()
+		}
+	}
+	go run(second)
+	for range 2 {
+		if said := <-waits; said != "waiting for other jobs on a/n1 to end" {
+			t.Error(said)
+		}
+	}
+	third := jobOf(t, 2, io.Discard)
+	third.Queue = true
+	var short *allocate.Shortage
+	if _, err := w.run(third); !errors.As(err, &short) {
+		t.Errorf("a job for which there is never room: %v", err)
+	}
+	close(end)
+	<-started
+	for range 2 {
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}
+	w.idle()
+}
+
+// Nodes say how many jobs they have; a dead one is missing.
+func TestReservations(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1")
+	w.nodes["c/n1"].dead = true
+	started, counted := make(chan struct{}), make(chan struct{})
+	w.nodes["a/n1"].life = func(p *process) {
+		close(started)
+		<-counted
+		p.exit(0, "")
+	}
+	over := make(chan error, 1)
+	go func() {
+		_, err := w.run(jobOf(t, 1, io.Discard))
+		over <- err
+	}()
+	<-started
+	nodes := []overlay.NodeID{{Site: "a", Name: "n1"}, {Site: "b", Name: "n1"}, {Site: "c", Name: "n1"}}
+	if held := w.grid.Reservations(t.Context(), nodes); len(held) != 2 || held[nodes[0]] != 1 || held[nodes[1]] != 0 {
+		t.Error(held)
+	}
+	close(counted)
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestParseHosts(t *testing.T) {

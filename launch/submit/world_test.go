@@ -54,12 +54,17 @@ type node struct {
 	life   func(*process) // of each process; set before the job
 	dead   bool           // does not answer
 
+	outdated bool // knows no replicas
+	mute     bool // does not say TakenForDead
+	settled  bool // starts no process in the place of a lost replica
+
 	mu       sync.Mutex
 	node     *reserve.Node
 	talks    map[reserve.Key]*talk
 	chunks   map[stage.Sum][]byte
 	received int                              // bytes of chunks
 	deaths   []uint32                         // processes that the submitter says have died
+	joined   []string                         // hosts that the submitter says have joined, with their processes
 	files    []string                         // those stored, with their contents' length
 	breaks   func(*talk, *gatepb.ToNode) bool // whether to break the stream instead of handling the message
 }
@@ -140,8 +145,13 @@ func (w *world) of(ctx context.Context) (*node, error) {
 }
 
 func (w *world) Ping(ctx context.Context, _ *gatepb.PingRequest) (*gatepb.PingResponse, error) {
-	_, err := w.of(ctx)
-	return &gatepb.PingResponse{}, err
+	n, err := w.of(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return &gatepb.PingResponse{Jobs: uint32(len(n.node.List()))}, nil
 }
 
 // Hosts gives every host a different latency, in the order in which they were named.
@@ -297,6 +307,8 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 		}
 	case *gatepb.ToNode_Dead:
 		t.n.deaths = append(t.n.deaths, say.Dead.Processes...)
+	case *gatepb.ToNode_Join:
+		t.n.joined = append(t.n.joined, fmt.Sprint(say.Join.Node.Node, say.Join.Node.Ranks))
 	case *gatepb.ToNode_Ack:
 		return len(t.events) > 0 && t.events[len(t.events)-1].GetOver() != nil && say.Ack.Event == uint64(len(t.events))
 	}
@@ -306,7 +318,7 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 	answer, actions := t.n.node.Receive(reserve.Requester{Identity: "me"}, r, time.Now())
 	switch a := answer.(type) {
 	case reserve.OK:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds())}}})
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()), Replicas: !t.n.outdated, Spares: !t.n.outdated, Detects: !t.n.outdated && !t.n.mute, Newcomers: !t.n.outdated && !t.n.settled}}})
 	case reserve.NOK:
 		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: a.Text}}})
 		return true

@@ -13,9 +13,9 @@ import (
 // oldest: later messages have newer information.
 const maxQueue = 4
 
-// mail sends messages: to each host one after the other, so that a path that hangs delays no other
+// messageQueues sends messages, to each host one after the other, so that a path that hangs delays no other
 // host.
-type mail struct {
+type messageQueues struct {
 	w *Watch
 
 	mu    sync.Mutex // not held while sending
@@ -28,7 +28,7 @@ type mail struct {
 type hostQueue struct{ queue [][]byte }
 
 // send queues a message, to be sent until ctx ends.
-func (m *mail) send(ctx context.Context, to overlay.NodeID, message []byte) {
+func (m *messageQueues) send(ctx context.Context, to overlay.NodeID, message []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l := m.hosts[to]; l != nil {
@@ -43,7 +43,7 @@ func (m *mail) send(ctx context.Context, to overlay.NodeID, message []byte) {
 	m.w.work.Go(func() { m.run(ctx, to, l) })
 }
 
-func (m *mail) run(ctx context.Context, to overlay.NodeID, l *hostQueue) {
+func (m *messageQueues) run(ctx context.Context, to overlay.NodeID, l *hostQueue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(l.queue) > 0 && ctx.Err() == nil {
@@ -60,7 +60,7 @@ func (m *mail) run(ctx context.Context, to overlay.NodeID, l *hostQueue) {
 	}
 }
 
-func (m *mail) sendOne(ctx context.Context, to overlay.NodeID, message []byte) {
+func (m *messageQueues) sendOne(ctx context.Context, to overlay.NodeID, message []byte) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	err := m.w.cfg.Carrier.Send(ctx, to, message)
@@ -70,12 +70,12 @@ func (m *mail) sendOne(ctx context.Context, to overlay.NodeID, message []byte) {
 		m.mu.Unlock()
 	}
 	if err != nil {
-		m.w.cfg.Log.Debug("no news to a host", "node", to.String(), "error", err)
+		m.w.cfg.Log.Debug("cannot send news to a host", "node", to.String(), "error", err)
 	}
 }
 
-// saidOver reports whether a host reported within of that the job is over there.
-func (m *mail) saidOver(node overlay.NodeID, of time.Duration) bool {
+// reportedOver reports whether a host reported within of that the job is over there.
+func (m *messageQueues) reportedOver(node overlay.NodeID, of time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, said := m.over[node]
@@ -83,7 +83,7 @@ func (m *mail) saidOver(node overlay.NodeID, of time.Duration) bool {
 }
 
 // wait returns when all messages were sent, or after d. send must not be called meanwhile.
-func (m *mail) wait(d time.Duration) {
+func (m *messageQueues) wait(d time.Duration) {
 	m.mu.Lock()
 	if len(m.hosts) == 0 {
 		m.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package watch detects, on one host of a job, which of the job's other hosts have died, so that
-// the job's processes here can be told which ranks are lost. It runs the failure detector of
+// the job's processes here learn which ranks are lost. It runs the failure detector of
 // package gossip with a real clock: one for each job and host, apart from the job's processes,
 // which may be busy, stopped or gone.
 //
@@ -7,7 +7,8 @@
 // whose receivers pass them to Receive. It does not know processes, either; each host has a list of
 // ranks, which it passes to Config.Dead.
 //
-// All state belongs to the goroutine that runs Serve.
+// All state belongs to the goroutine that runs Serve, but the list of hosts, which Admit extends
+// while the job runs.
 package watch
 
 import (
@@ -30,12 +31,12 @@ const (
 	maxIncoming = 256
 	// sendTimeout bounds the sending of a message. A later arrival would be outdated.
 	sendTimeout = 5 * time.Second
-	// farewell bounds how long the end of a watch is announced. Hosts that miss it learn it from
+	// leaveTimeout bounds how long the end of a watch is announced. Hosts that miss it learn it from
 	// others.
-	farewell = 2 * time.Second
-	// settling is how long a watch is silent at first: jobs that end within that time need no
+	leaveTimeout = 2 * time.Second
+	// silentStart is how long a watch is silent at first: jobs that end within that time need no
 	// watch, and many hosts that all start at once are not loaded further.
-	settling = 2 * time.Second
+	silentStart = 2 * time.Second
 )
 
 // ErrOver is wrapped by a Carrier's error when the other host answers that it does not watch the
@@ -61,10 +62,11 @@ type Host struct {
 	Ranks []uint32 // of the processes there; with replicas their numbers in the job
 }
 
-// Config describes what to watch. The hosts and Gossip are the same on all hosts.
+// Config describes what to watch. Gossip is the same on all hosts, and so are the hosts, but for those
+// that are admitted later.
 type Config struct {
 	Self    overlay.NodeID // one of Hosts
-	Hosts   []Host         // all of the job; the watch retains it
+	Hosts   []Host         // all of the job at the start; the watch retains it
 	Gossip  gossip.Config
 	Carrier Carrier
 
@@ -82,44 +84,37 @@ type Config struct {
 // Watch is the watch of one job on one host.
 type Watch struct {
 	cfg      Config
-	hosts    map[overlay.NodeID]Host
+	hosts    hostList
 	incoming chan gossip.Message
+	admitted chan struct{} // hosts has more to take
 	dropped  atomic.Uint64
 
-	mail mail
-	news news
-	work sync.WaitGroup // mail and news; Serve waits for it
+	mail   messageQueues
+	deaths deathReports
+	work   sync.WaitGroup // mail and deaths; Serve waits for it
 }
 
 // New returns a watch that does nothing until Serve. It fails on an invalid or duplicate host, if
 // Self is not among the hosts, and on an invalid Gossip.
 func New(cfg Config) (*Watch, error) {
-	w := &Watch{cfg: cfg, hosts: map[overlay.NodeID]Host{}, incoming: make(chan gossip.Message, maxIncoming)}
+	w := &Watch{cfg: cfg, incoming: make(chan gossip.Message, maxIncoming), admitted: make(chan struct{}, 1)}
 	for _, h := range cfg.Hosts {
-		if _, err := overlay.ParseNodeID(h.Node.String()); err != nil {
+		if err := w.hosts.add(h); err != nil {
 			return nil, fmt.Errorf("watch: %w", err)
 		}
-		if _, twice := w.hosts[h.Node]; twice {
-			return nil, fmt.Errorf("watch: host %v is there twice", h.Node)
-		}
-		w.hosts[h.Node] = h
 	}
-	if _, here := w.hosts[cfg.Self]; !here {
+	if _, here := w.hosts.find(cfg.Self); !here {
 		return nil, fmt.Errorf("watch: this host, %v, is none of the job's %d", cfg.Self, len(cfg.Hosts))
 	}
-	if _, err := w.detector(time.Now()); err != nil {
+	if _, err := w.detector(nil, time.Now()); err != nil {
 		return nil, err
 	}
-	w.mail = mail{w: w, hosts: map[overlay.NodeID]*hostQueue{}, over: map[overlay.NodeID]time.Time{}}
-	w.news = news{w: w, reported: map[overlay.NodeID]bool{}}
+	w.mail = messageQueues{w: w, hosts: map[overlay.NodeID]*hostQueue{}, over: map[overlay.NodeID]time.Time{}}
+	w.deaths = deathReports{w: w, reported: map[overlay.NodeID]bool{}}
 	return w, nil
 }
 
-func (w *Watch) detector(now time.Time) (*gossip.Detector, error) {
-	members := make([]overlay.NodeID, 0, len(w.hosts))
-	for _, h := range w.cfg.Hosts {
-		members = append(members, h.Node)
-	}
+func (w *Watch) detector(members []overlay.NodeID, now time.Time) (*gossip.Detector, error) {
 	// The time of day increases from one start of the host to the next.
 	if w.cfg.Since.IsZero() {
 		return gossip.New(w.cfg.Gossip, w.cfg.Self, uint64(now.UnixNano()), members, now)
@@ -132,7 +127,7 @@ func (w *Watch) detector(now time.Time) (*gossip.Detector, error) {
 }
 
 // Bound returns how long a dead host may count as alive.
-func (w *Watch) Bound() time.Duration { return w.cfg.Gossip.Bound(len(w.hosts)) }
+func (w *Watch) Bound() time.Duration { return w.cfg.Gossip.Bound(w.hosts.len()) }
 
 // Dropped returns how many messages were dropped because the queue was full.
 func (w *Watch) Dropped() uint64 { return w.dropped.Load() }
@@ -150,7 +145,7 @@ func (w *Watch) Serve(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	d, err := w.detector(time.Now())
+	d, err := w.detector(w.hosts.take(), time.Now())
 	if err != nil {
 		return err
 	}
@@ -162,12 +157,16 @@ func (w *Watch) Serve(ctx context.Context) error {
 			w.do(sending, d.Step(time.Now()))
 		case m := <-w.incoming:
 			w.do(sending, d.Receive(m, time.Now()))
+		case <-w.admitted:
+			for _, node := range w.hosts.take() {
+				w.do(sending, d.Add(node, time.Now()))
+			}
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), ErrHandedOver) {
 				return nil
 			}
 			w.do(sending, d.Leave(time.Now()))
-			w.mail.wait(farewell)
+			w.mail.wait(leaveTimeout)
 			return nil
 		}
 		timer.Reset(time.Until(d.Next()))
@@ -177,10 +176,10 @@ func (w *Watch) Serve(ctx context.Context) error {
 // settleTime returns how long the watch is silent at first. One that continues another's work
 // starts at once.
 func (w *Watch) settleTime() time.Duration {
-	if !w.cfg.Since.IsZero() && time.Since(w.cfg.Since) > settling {
+	if !w.cfg.Since.IsZero() && time.Since(w.cfg.Since) > silentStart {
 		return 0
 	}
-	return settling
+	return silentStart
 }
 
 // Receive passes a message to the watch. The caller has authenticated from as its sender. An error
@@ -191,17 +190,33 @@ func (w *Watch) Receive(from overlay.NodeID, message []byte) error {
 	if err != nil {
 		return fmt.Errorf("watch: from %v: %w", from, err)
 	}
-	if _, known := w.hosts[from]; !known {
+	if _, known := w.hosts.find(from); !known {
 		return fmt.Errorf("watch: %v is no host of the job: %w", from, overlay.ErrForbidden)
 	}
 	if m.From != from || m.To != w.cfg.Self {
 		return fmt.Errorf("watch: from %v: a message from %v to %v: %w", from, m.From, m.To, overlay.ErrForbidden)
 	}
-	m.Entries = slices.DeleteFunc(m.Entries, func(e gossip.Entry) bool { _, known := w.hosts[e.ID]; return !known })
+	m.Entries = slices.DeleteFunc(m.Entries, func(e gossip.Entry) bool { _, known := w.hosts.find(e.ID); return !known })
 	select {
 	case w.incoming <- m:
 	default:
 		w.dropped.Add(1)
+	}
+	return nil
+}
+
+// Admit adds a host that joins the running job: from now on it is watched like those of
+// Config.Hosts, and its messages are accepted. All watches of the job have to admit it, each of
+// which does so without the others; the one on the host itself has it among its Config.Hosts. Admit
+// fails, and does nothing, if the host is invalid or one of the job's, also one that has died: it
+// does not return. It is safe for concurrent use, also before Serve, and does not block.
+func (w *Watch) Admit(h Host) error {
+	if err := w.hosts.add(h); err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	select {
+	case w.admitted <- struct{}{}:
+	default: // Serve takes all that are new at once
 	}
 	return nil
 }
@@ -214,15 +229,17 @@ func (w *Watch) do(ctx context.Context, out gossip.Output) {
 	for _, v := range out.Verdicts {
 		switch v.Kind {
 		case gossip.Failed:
-			if w.mail.saidOver(v.ID, w.Bound()) {
+			if w.mail.reportedOver(v.ID, w.Bound()) {
 				w.cfg.Log.Info("host is done", "node", v.ID.String())
 				break
 			}
 			why := fmt.Sprintf("node %v is taken for dead: %s (last news %v ago)", v.ID, v.Reason, v.Silent.Round(100*time.Millisecond))
 			w.cfg.Log.Warn("host failed", "node", v.ID.String(), "reason", v.Reason, "silent", v.Silent.String())
-			w.news.add(w.hosts[v.ID], why)
+			h, _ := w.hosts.find(v.ID)
+			w.deaths.add(h, why)
 		case gossip.Returned, gossip.Joined:
-			// Its processes were reported as dead, and stay lost to those here.
+			// Its processes were reported as dead, and stay lost to those here. An admitted host is not new to
+			// the detector.
 			w.cfg.Log.Warn("host is back", "node", v.ID.String(), "verdict", v.Kind.String())
 		default:
 			w.cfg.Log.Info("host is done", "node", v.ID.String())
@@ -230,18 +247,18 @@ func (w *Watch) do(ctx context.Context, out gossip.Output) {
 	}
 }
 
-// news calls Dead for each dead host once, apart from the detector, which must not wait for the
+// deathReports calls Dead for each dead host once, apart from the detector, which must not wait for the
 // callee.
-type news struct {
+type deathReports struct {
 	w *Watch
 
-	mu       sync.Mutex // not held during calls
-	reported map[overlay.NodeID]bool
-	queue    []func() // at most one for each host
-	telling  bool
+	mu        sync.Mutex // not held during calls
+	reported  map[overlay.NodeID]bool
+	queue     []func() // at most one for each host
+	isRunning bool
 }
 
-func (n *news) add(h Host, why string) {
+func (n *deathReports) add(h Host, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.reported[h.Node] {
@@ -249,13 +266,13 @@ func (n *news) add(h Host, why string) {
 	}
 	n.reported[h.Node] = true
 	n.queue = append(n.queue, func() { n.w.cfg.Dead(h, why) })
-	if !n.telling {
-		n.telling = true
+	if !n.isRunning {
+		n.isRunning = true
 		n.w.work.Go(n.run)
 	}
 }
 
-func (n *news) run() {
+func (n *deathReports) run() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for len(n.queue) > 0 {
@@ -265,5 +282,5 @@ func (n *news) run() {
 		next()
 		n.mu.Lock()
 	}
-	n.telling = false
+	n.isRunning = false
 }

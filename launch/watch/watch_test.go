@@ -57,32 +57,67 @@ func newGrid(t *testing.T, n int, seed uint64, set func(*grid)) *grid {
 		all = append(all, Host{Node: name(i), Ranks: []uint32{uint32(2 * i), uint32(2*i + 1)}})
 	}
 	set(g)
-	ctx := context.WithoutCancel(t.Context())
 	var waits []time.Duration
-	for i := range n {
-		h := &host{g: g, at: i, reports: map[int][]time.Time{}}
-		g.hosts = append(g.hosts, h)
-		w, err := New(Config{Self: name(i), Hosts: all, Carrier: h, Dead: h.hear, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.w = w
+	for range n {
+		g.add(all)
 		waits = append(waits, time.Duration(g.rng.Int64N(int64(time.Second))))
 	}
 	for i, h := range g.hosts {
-		ctx, stop := context.WithCancel(ctx)
-		h.stop = stop
-		g.done.Go(func() {
-			time.Sleep(waits[i])
-			if err := h.w.Serve(ctx); err != nil {
-				t.Error(err)
-			}
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			h.over = true
-		})
+		h.run(waits[i])
 	}
 	return g
+}
+
+// add adds a host of those in all, which does not run yet.
+func (g *grid) add(all []Host) *host {
+	h := &host{g: g, at: len(g.hosts), reports: map[int][]time.Time{}}
+	w, err := New(Config{Self: name(h.at), Hosts: all, Carrier: h, Dead: h.hear, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	h.w = w
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hosts = append(g.hosts, h)
+	return h
+}
+
+// run starts the host's watch after a time.
+func (h *host) run(after time.Duration) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(h.g.t.Context()))
+	h.stop = stop
+	h.g.done.Go(func() {
+		time.Sleep(after)
+		if err := h.w.Serve(ctx); err != nil {
+			h.g.t.Error(err)
+		}
+		h.g.mu.Lock()
+		defer h.g.mu.Unlock()
+		h.over = true
+	})
+}
+
+// join starts one more host, which those that live admit, each after up to most.
+func (g *grid) join(most time.Duration) *host {
+	newcomer := Host{Node: name(len(g.hosts)), Ranks: []uint32{uint32(2 * len(g.hosts)), uint32(2*len(g.hosts) + 1)}}
+	all := []Host{newcomer}
+	for i, h := range g.hosts {
+		if !h.dead {
+			all = append(all, Host{Node: name(i), Ranks: []uint32{uint32(2 * i), uint32(2*i + 1)}})
+		}
+	}
+	for _, h := range g.hosts {
+		wait := time.Duration(g.rng.Int64N(int64(most)))
+		g.done.Go(func() {
+			time.Sleep(wait)
+			if err := h.w.Admit(newcomer); err != nil {
+				g.t.Error(err)
+			}
+		})
+	}
+	h := g.add(all)
+	h.run(0)
+	return h
 }
 
 // end ends all watches.
@@ -116,8 +151,9 @@ func (h *host) hear(of Host, why string) {
 // Send implements Carrier.
 func (h *host) Send(ctx context.Context, to overlay.NodeID, message []byte) error {
 	g := h.g
-	j := slices.IndexFunc(g.hosts, func(o *host) bool { return name(o.at) == to })
 	g.mu.Lock()
+	j := slices.IndexFunc(g.hosts, func(o *host) bool { return name(o.at) == to })
+	peer := g.hosts[j]
 	g.sent++
 	delay := time.Duration(1+g.rng.IntN(12)) * time.Millisecond
 	lost := g.rng.Float64() < g.loss
@@ -132,8 +168,8 @@ func (h *host) Send(ctx context.Context, to overlay.NodeID, message []byte) erro
 		return ctx.Err()
 	}
 	g.mu.Lock()
-	lost = lost || h.dead || g.hosts[j].dead
-	over := g.hosts[j].over
+	lost = lost || h.dead || peer.dead
+	over := peer.over
 	g.mu.Unlock()
 	if lost {
 		return errors.New("lost")
@@ -141,7 +177,14 @@ func (h *host) Send(ctx context.Context, to overlay.NodeID, message []byte) erro
 	if over {
 		return fmt.Errorf("%v: %w", to, ErrOver)
 	}
-	return g.hosts[j].w.Receive(name(h.at), message)
+	return peer.w.Receive(name(h.at), message)
+}
+
+// forget discards the reports of a host's death.
+func (h *host) forget(i int) {
+	h.g.mu.Lock()
+	defer h.g.mu.Unlock()
+	delete(h.reports, i)
 }
 
 // toldOf checks that every living host was told once, in time, of each host that died, at the given
@@ -197,6 +240,42 @@ func TestSurvivorsAreTold(t *testing.T) {
 		if last := g.hosts[n-1]; !strings.Contains(last.why, "is taken for dead: no news and no answer to pings (last news ") {
 			t.Errorf("it was told %q", last.why)
 		}
+	})
+}
+
+// A host that joins is watched and watches, whatever the others have admitted so far, and what died
+// before stays dead.
+func TestJoin(t *testing.T) {
+	inBubble(t, 20, func(t *testing.T, seed uint64) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		n := 3 + rng.IntN(12)
+		g := newGrid(t, n, seed, func(g *grid) { g.loss = 0.05 * rng.Float64() })
+		defer g.end()
+		first := map[int]time.Duration{0: 3 * time.Second}
+		g.until(first[0])
+		g.kill(0)
+		at := first[0] + g.hosts[1].w.Bound() + 2*time.Second
+		g.until(at)
+		g.toldOf(first)
+		for _, h := range g.hosts {
+			h.forget(0)
+		}
+		const most = 3 * time.Second // for all to admit it
+		newcomer := g.join(most)
+		if seed%3 == 0 { // nobody ever hears of it
+			g.kill(newcomer.at)
+			g.until(at + most + g.hosts[0].w.Bound() + 2*time.Second)
+			g.toldOf(map[int]time.Duration{newcomer.at: at + most})
+			return
+		}
+		at += 30 * time.Second
+		g.until(at)
+		g.toldOf(nil)
+		victim := 1 + rng.IntN(n) // one of the old hosts, or the newcomer
+		died := map[int]time.Duration{victim: at}
+		g.kill(victim)
+		g.until(at + g.hosts[0].w.Bound() + 2*time.Second)
+		g.toldOf(died)
 	})
 }
 
@@ -288,7 +367,7 @@ func TestStuckWay(t *testing.T) {
 		g.toldOf(nil) // they hear of each other through the others
 		before := time.Now()
 		g.end()
-		if took := time.Since(before); took > farewell {
+		if took := time.Since(before); took > leaveTimeout {
 			t.Errorf("the end took %v", took)
 		}
 	})
@@ -344,6 +423,33 @@ func TestStrangers(t *testing.T) {
 	<-w.incoming
 	if got := <-w.incoming; len(got.Entries) > 0 {
 		t.Errorf("news of hosts that are none of the job's: %+v", got.Entries)
+	}
+}
+
+func TestAdmitRefuses(t *testing.T) {
+	w, err := New(Config{Self: name(0), Hosts: []Host{{Node: name(0)}, {Node: name(1)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := gossip.Message{From: name(2), To: name(0), Kind: gossip.Ping}
+	if err := w.Receive(name(2), m.Append(nil)); !errors.Is(err, overlay.ErrForbidden) {
+		t.Errorf("a message before it was admitted: %v", err)
+	}
+	for _, tc := range []struct {
+		node overlay.NodeID
+		text string
+	}{
+		{name(2), ""},
+		{name(2), "s0/n2 is there twice"},
+		{name(1), "s0/n1 is there twice"},
+		{overlay.NodeID{Site: "A", Name: "b"}, `site name "A"`},
+	} {
+		if err := w.Admit(Host{Node: tc.node}); (err == nil) != (tc.text == "") || err != nil && !strings.Contains(err.Error(), tc.text) {
+			t.Errorf("%v: %v, want %q", tc.node, err, tc.text)
+		}
+	}
+	if err := w.Receive(name(2), m.Append(nil)); err != nil {
+		t.Errorf("a message after it was admitted: %v", err)
 	}
 }
 

@@ -109,6 +109,15 @@ func (s *Sender) End() uint64 { return s.end }
 // Acked returns the highest acknowledgement. The fin counts as one byte.
 func (s *Sender) Acked() uint64 { return s.q.from }
 
+// First returns the carrier of the first byte that is not acknowledged; None if there is no such
+// byte, or it waits to be sent again.
+func (s *Sender) First() Carrier {
+	if s.q.len() == 0 {
+		return None
+	}
+	return s.q.list[s.q.head].owner
+}
+
 // Sent returns the offset after everything that was sent at least once. The fin counts as one byte.
 func (s *Sender) Sent() uint64 { return s.q.to }
 

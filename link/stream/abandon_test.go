@@ -1,7 +1,11 @@
 package stream
 
 import (
+	"errors"
 	"io"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -56,5 +60,70 @@ func TestLeftCarrierHoldsNothingBack(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// clogged is a connection that takes nothing from some time on, without an error, until it is
+// closed.
+type clogged struct {
+	net.Conn
+	full   atomic.Bool
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *clogged) Write(p []byte) (int, error) {
+	if c.full.Load() {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *clogged) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// TestStuckFrameHoldsNothingBack: a carrier that was left and does not take the frame that it was
+// given is dropped once another has delivered the same bytes, which cannot be freed before that.
+func TestStuckFrameHoldsNothingBack(t *testing.T) {
+	w := newWorld(t)
+	r := w.road("tcp")
+	clog := &clogged{Conn: r.ends[0], closed: make(chan struct{})}
+	r.ends[0] = clog
+	if !w.attach(r) {
+		t.Fatal("the streams take no carrier")
+	}
+	e := w.ends[0]
+	clog.full.Store(true)
+	const n = 4 << 20
+	data, got := make([]byte, n), make([]byte, n)
+	want(data, 0, 0)
+	done := make(chan error, 2)
+	go func() { _, err := e.Write(data); done <- err }()
+	until(t, "the frame that is stuck", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.carriers[0].from < e.carriers[0].to
+	})
+	fast := w.with("tcp")
+	e.Use(fast.carriers[0], 1)
+	e.Use(r.carriers[0], 0)
+	go func() { _, err := io.ReadFull(w.ends[1], got); done <- err }()
+	w.watch()
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bad := wrong(got, 0, 0); bad != "" {
+		t.Error(bad)
+	}
+	until(t, "the acknowledgement", e.Idle)
+	e.lostMu.Lock()
+	defer e.lostMu.Unlock()
+	if len(e.lost) != 1 || !errors.Is(e.lost[0], errStuck) {
+		t.Errorf("lost %v", e.lost)
 	}
 }

@@ -428,7 +428,7 @@ func (c *Carrier) receive(k int) (n int, ok bool) {
 	if c.dead || interrupted && errors.Is(err, os.ErrDeadlineExceeded) {
 		return 0, false
 	}
-	if err == io.EOF {
+	if err == io.EOF && !c.overdue() {
 		err = errors.New("the peer closed it")
 	} else {
 		err = c.died(err)

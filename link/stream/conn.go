@@ -29,6 +29,9 @@ func ConnOf(c net.Conn) Conn {
 // plain is a connection without vectored I/O, such as a QUIC stream.
 type plain struct{ net.Conn }
 
+// NetConn returns the connection below, for socket options.
+func (c plain) NetConn() net.Conn { return c.Conn }
+
 func (c plain) ReadVec(bufs ...[]byte) (int, error) {
 	for _, b := range bufs {
 		if len(b) > 0 {

@@ -94,6 +94,31 @@ func TestDeathAfterIdling(t *testing.T) {
 	}
 }
 
+// A carrier that ends while this end waits for an answer has fallen silent, whichever end gives it up first.
+func TestSilenceEndsWithAClose(t *testing.T) {
+	for _, tc := range []struct {
+		ticks  int
+		silent bool
+	}{{int((askLoaded+lateAfter)/Tick) + 2, true}, {2, false}} {
+		w := newWorld(t)
+		r := w.with("middle")
+		w.pass(int(time.Second / Tick))
+		r.mute()
+		if _, err := w.ends[0].Write([]byte("still there?")); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(tc.ticks)
+		r.cut()
+		e := w.ends[0]
+		until(t, "the loss", func() bool { return e.losses() == 1 })
+		e.lostMu.Lock()
+		if errors.Is(e.lost[0], ErrSilent) != tc.silent {
+			t.Errorf("after %d ticks: lost for %v", tc.ticks, e.lost[0])
+		}
+		e.lostMu.Unlock()
+	}
+}
+
 // Where a carrier and the standby fall silent at the same time, another is requested as soon as the
 // first is in doubt.
 func TestCarriersFallSilentTogether(t *testing.T) {
@@ -206,6 +231,8 @@ func TestRecoveringCarrierIsKept(t *testing.T) {
 		kept  int // ticks after the question
 	}{
 		{"acknowledged", 0, true, int(giveUp / Tick)},
+		{"acknowledged before a retransmission timeout", 250 * time.Millisecond, true, int(giveUp / Tick)},
+		{"not acknowledged for longer", askLoaded + doubtAfter, true, int(doubtAfter / Tick)},
 		{"not acknowledged", time.Second, true, int(doubtAfter / Tick)},
 		{"unknown", 0, false, int(doubtAfter / Tick)},
 	} {
@@ -221,12 +248,14 @@ func TestRecoveringCarrierIsKept(t *testing.T) {
 			}
 			w.pass(int(time.Second / Tick))
 			roads[0].mute()
-			e.mu.Lock()
-			e.carriers[0].asked.since, e.carriers[0].least = e.ticks.Load(), 0
-			e.carriers[0].heard = e.ticks.Load() - int64(askLoaded/Tick)
-			e.mu.Unlock()
 			n := 0
-			for ; len(e.Carriers()) == 2 && n < 2*int(giveUp/Tick); n++ {
+			for began := int64(0); len(e.Carriers()) == 2 && n < 2*int(giveUp/Tick); n++ {
+				e.mu.Lock()
+				if c := e.carriers[0]; c.heard >= began { // at first, and if something in flight has arrived
+					n, began = 0, e.ticks.Load()
+					c.asked.since, c.least, c.heard = began, 0, began-int64(askLoaded/Tick)
+				}
+				e.mu.Unlock()
 				w.pass(1)
 			}
 			if n < tc.kept || n > tc.kept+1 {

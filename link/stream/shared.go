@@ -80,11 +80,7 @@ func (s *Stream) reshare() {
 			continue
 		}
 		c.brief = brief
-		most := 0
-		if brief {
-			most = unsent
-		}
-		boundUnsent(c.conn, most)
+		c.boundUnsent()
 	}
 }
 
@@ -135,6 +131,7 @@ type load struct {
 	ticks    Load
 	acked    uint64    // at the last tick
 	at       time.Time // time of the last tick
+	head     head      // where the acknowledgement stands
 }
 
 // Load holds counters since the stream began.

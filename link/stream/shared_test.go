@@ -131,6 +131,9 @@ func TestSocketOf(t *testing.T) {
 	if got := SocketOf(wrapped{wrapped{near}}); got != near {
 		t.Errorf("%v under two layers, want %v", got, near)
 	}
+	if got := SocketOf(ConnOf(wrapped{near})); got != near {
+		t.Errorf("%v under a connection without vectored I/O, want %v", got, near)
+	}
 	if got := SocketOf(newSink()); got != nil {
 		t.Errorf("%v under a connection without a socket", got)
 	}

@@ -151,6 +151,9 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	if s.calm {
 		c.stopPolling()
 	}
+	if s.windows.unsent > 0 {
+		c.boundUnsent()
+	}
 	if s.lead == nil {
 		s.lead = c
 	} else {

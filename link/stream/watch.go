@@ -31,6 +31,12 @@ const (
 	// carriers: what arrives late on a slow path would hold back everything after it, up to the
 	// window.
 	abandonAfter = 2 * Tick
+
+	// recovering is how recently, plus a round trip, the peer's system must have acknowledged
+	// something for a carrier without an answer to count as one that sends lost data again: a
+	// little longer than the minimum retransmission timeout of Linux, 200 ms, in which nothing is
+	// acknowledged. On a dead path the last acknowledgement is older before the carrier is in doubt.
+	recovering = askLoaded + doubtAfter - Tick
 )
 
 // shortIdle is the minimum time without traffic that counts as idle.
@@ -56,8 +62,15 @@ func (c *Carrier) speaks(now int64) {
 	}
 }
 
-// died returns the error for a carrier that died unintentionally.
+// overdue reports whether the peer should have answered a question before now.
+func (c *Carrier) overdue() bool { return c.late || c.silent }
+
+// died returns the error for a carrier that died unintentionally. If an answer was overdue, it had fallen silent: the peer, which
+// had no answer either, was the first to give it up.
 func (c *Carrier) died(err error) error {
+	if c.overdue() && !errors.Is(err, ErrSilent) {
+		err = fmt.Errorf("%w; then: %w", ErrSilent, err)
+	}
 	if c.woke > 0 {
 		return &IdleError{c.woke, err}
 	}
@@ -67,6 +80,11 @@ func (c *Carrier) died(err error) error {
 // ErrSilent is the error for Options.Lost of a carrier whose peer does not answer a question any
 // more.
 var ErrSilent = errors.New("nothing comes in any more, not even an answer to a question")
+
+// errStuck is the error for Options.Lost of a carrier that is given no more data and has not even
+// taken its last frame when others have delivered the same bytes. Until a write ends the bytes cannot
+// be freed, and without room for more the stream would stand still as long as that takes.
+var errStuck = errors.New("it is left for others, and its last frame is stuck")
 
 // sign is the watch's verdict about a carrier.
 type sign uint8
@@ -133,6 +151,7 @@ func (s *Stream) Watch() {
 		return
 	}
 	now := s.ticks.Add(1)
+	s.load.head.look(s.send, now)
 	alive, prompt, asks := false, false, false
 	for _, c := range append([]*Carrier(nil), s.carriers...) {
 		loaded := s.loaded(c)
@@ -174,6 +193,8 @@ func (s *Stream) look(c *Carrier, now int64) {
 		c.used = now
 	case since(c.used) >= least && s.send.Abandon(c.id) > 0:
 		s.wakeAll()
+	case since(c.used) >= least && c.from < c.to && c.to <= s.send.Acked():
+		s.failed(c, c.died(errStuck))
 	}
 	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {
 		c.queueSignal(sayAck)
@@ -216,7 +237,7 @@ func (c *Carrier) recovers() bool {
 		return false
 	}
 	age, known := c.s.o.Acked(c)
-	return known && age < askLoaded+c.least
+	return known && age < recovering+c.least
 }
 
 // loaded reports whether a carrier must not be silent for long: it carries what the peer has to

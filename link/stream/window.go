@@ -71,6 +71,8 @@ type windows struct {
 	edge uint64 // advertised to the peer: everything below is accepted; 0: none was
 	out  uint64 // how far this end goes at most, whatever the peer advertises
 
+	unsent int // see BoundUnsent; 0: the kernel decides
+
 	took   uint64    // bytes taken at the last measurement
 	at     time.Time // time of that measurement
 	stored uint64    // the most bytes that were stored at a tick since then

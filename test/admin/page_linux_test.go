@@ -3,12 +3,16 @@ package admin
 import (
 	"crypto/rand"
 	"flag"
+	"html"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -61,7 +65,8 @@ func TestStatusPage(t *testing.T) {
 		page = w.Fetch("broker", "http://"+at+"/")
 		return strings.Contains(w.Fetch("broker", "http://"+at+"/pair?asker=hidden&target=closed"), "<td>frontal hidden</td>") && strings.Contains(page, "held back</text>") && strings.Contains(page, "Held back</strong> by "+rule) && strings.Contains(page, "direct: not counted here")
 	})
-	for _, want := range []string{"Grid of broker broker", ">closed</a>", ">direct</span>", ">relay</span>", "<b>4<small>/4</small></b> sites connected"} {
+	for _, want := range []string{"Grid of broker broker", ">closed</a>", ">direct</span>", ">relay</span>", "<b>4<small>/4</small></b> sites connected",
+		">4 of 4 sites, 1 proxy</text>", ">proxy p1</text>", ">n2</text>", `class="host up"`, "<td>2 up</td>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s on the page:\n%s", want, page)
 		}
@@ -75,14 +80,45 @@ func TestStatusPage(t *testing.T) {
 	if *pagesDir == "" {
 		return
 	}
-	for name, shot := range map[string][]string{
+	for name, shot := range map[string][2]string{
 		"status-wide": {"1280,1150", "/"}, "status-narrow": {"400,1300", "/"}, "status-pair": {"1280,1000", "/pair?asker=closed&target=shut"},
 	} {
-		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
-			"--window-size=" + shot[0], "--screenshot=" + filepath.Join(*pagesDir, name+".png")}, shot[2:]...)
-		cmd := w.Daemon("broker").Host.Command(w.Ctx, "chromium", append(args, "http://"+at+shot[1])...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v: %s", name, err, out)
-		}
+		takePicture(t, w, name, shot[0], "http://"+at+shot[1])
 	}
+	admin, err := w.Issue(control.Identity{Role: control.RoleAdmin, Name: "ada"}, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker := w.Daemon("broker").Host
+	top := ""
+	w.Until("all hosts to be listed", func() bool {
+		cmd := broker.Command(w.Ctx, labtest.Program(t, ""), "top", "--once", "--helper", w.Socket("closed/n1"),
+			"--broker", broker.Addr().String()+":443", "--cert", admin.Cert, "--tls-key", admin.Key, "--ca", admin.CA)
+		out, err := cmd.CombinedOutput()
+		top = string(out)
+		return err == nil && strings.Count(top, " up ") >= 6
+	}, func() string { return top })
+	takeTextPicture(t, w, "top", "1480,1030", "isthmus top", top)
+}
+
+// takePicture takes a picture of a page, as the broker's host sees it.
+func takePicture(t *testing.T, w *labtest.World, name, size, url string) {
+	t.Helper()
+	cmd := w.Daemon("broker").Host.Command(w.Ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir="+t.TempDir(),
+		"--window-size="+size, "--screenshot="+filepath.Join(*pagesDir, name+".png"), url)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v: %s", name, err, out)
+	}
+}
+
+// takeTextPicture takes a picture of what a command has printed, as a terminal would show it.
+func takeTextPicture(t *testing.T, w *labtest.World, name, size, command, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name+".html")
+	page := `<meta charset="utf-8"><body style="margin: 0; background: #16181d"><pre style="margin: 16px; color: #d8dee9; font: 14px/1.25 monospace">$ ` +
+		html.EscapeString(command+"\n"+text) + "</pre>"
+	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	takePicture(t, w, name, size, "file://"+file)
 }

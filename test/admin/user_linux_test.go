@@ -42,7 +42,7 @@ func TestOrdinaryUser(t *testing.T) {
 		argv []string
 		want []string
 	}{
-		{[]string{"demo"}, []string{
+		{[]string{"demo", "--full"}, []string{
 			"\nAll check values are right.",
 			"== ping-pong between rank 0 (alpha) and rank 7 (beta), 8 ranks",
 			"== NAS IS, class S, 8 ranks", "== NAS IS, class W, 8 ranks", "== NAS EP, class S, 8 ranks", "== NAS EP, class W, 8 ranks",

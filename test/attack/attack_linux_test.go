@@ -275,7 +275,7 @@ func TestAttacks(t *testing.T) {
 		lorises.Wait()
 		a.audited(t, "proxy", "a connection without a ticket", refusedFor("no-ticket", "no ticket within"))
 		a.audited(t, "helper", "a connection without an intro", refusedFor("intro", ""))
-		a.audited(t, "frontal", "a connection without an intro", refusedFor("data-timeout", "no intro came"))
+		a.audited(t, "frontal", "a connection without an intro", refusedFor("data-timeout", "no intro arrived"))
 		a.audited(t, "frontal", "a session without an end of its hand-shake", refusedFor("session", ""))
 		a.audited(t, "broker", "a session without an end of its hand-shake", refusedFor("session", ""))
 		a.unharmed(t)

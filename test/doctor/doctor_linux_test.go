@@ -81,7 +81,7 @@ var details = map[string]struct{ node, gateway []string }{
 	"mtu-1400": {node: []string{"packets of 1400 bytes pass", "knows it (mtu 1400)", "ICMP inbound"}, gateway: []string{fmt.Sprintf("in segments of at most %d bytes", carrier.MinMTU-headers), "packets of 1400 bytes pass", "knows it (mtu 1400)"}},
 	"udp-slow": {node: []string{labtest.RateText, "a low rate"}, gateway: []string{labtest.RateText}},
 	"nat-double": {
-		node: []string{"one or several in a row cannot be told"}, gateway: []string{"theirs are changed twice", "RFC 6598"},
+		node: []string{"one or several in a row cannot be determined"}, gateway: []string{"theirs are changed twice", "RFC 6598"},
 	},
 	"nat-ipv6":           {node: []string{"IPv6: [2001:db8:", "(IPv6)"}, gateway: []string{"IPv6: [2001:db8:"}},
 	"nat-symmetric-ipv6": {node: []string{"IPv6: [2001:db8:", "over IPv6 (2001:db8:"}, gateway: []string{"over IPv6 (2001:db8:"}},

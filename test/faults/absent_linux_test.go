@@ -140,7 +140,8 @@ func TestAbsentDaemons(t *testing.T) {
 
 	w.Daemon("frontal closed").Kill()
 	w.wantDialError(asker.Rank, 1, overlay.ErrUnreachable, job,
-		"local.Dial: rank 1 of job <job>: unreachable: helper closed/n1 has had no session with its frontal at 10.1.0.1:7440 since <time>; is isthmus-frontal running?")
+		"local.Dial: rank 1 of job <job>: unreachable: helper closed/n1 has had no session with its frontal at 10.1.0.1:7440 since <time>: "+
+			"refused: nothing listens there, or a firewall resets")
 	restart("frontal closed")
 
 	w.Daemon("frontal shut").Kill()

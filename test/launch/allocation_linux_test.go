@@ -56,7 +56,7 @@ func TestAllocationByToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	ranks := func(host, rank, socket string) *lab.Cmd {
-		return w.Lab.Host(host).Command(w.Ctx, labtest.Program(t, ""), "run", "--key", keyFile, "--size", "3", "--ranks", rank, "--helper", socket, labtest.Program(t, ""), "example", "pingpong")
+		return w.Lab.Host(host).Command(w.Ctx, labtest.Program(t, ""), "run", "--key", keyFile, "--size", "3", "--ranks", rank, "--helper", socket, labtest.Program(t, "-lab"), "example", "pingpong")
 	}
 	mine, my2, theirs := ranks("closed/n1", "0", first.socket()), ranks("closed/n2", "1", second.socket()), ranks("open/n1", "2", w.Socket("open/n1"))
 	var out lockedBuffer

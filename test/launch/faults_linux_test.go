@@ -3,7 +3,6 @@ package launch
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -265,7 +264,7 @@ func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...ov
 	}()
 	_, err = submit.Run(ctx, submit.NewGrid(conn), &submit.Job{
 		Key: key, Argv: []string{"sh", "-c", program},
-		Place: allocate.Job{Ranks: len(hosts), Copies: 1}, Hosts: shares, Wait: labtest.Patience, Files: files, Stdin: stdin,
+		Place: allocate.Job{Ranks: len(hosts), Copies: 1}, Hosts: shares, Wait: labtest.Patience, Queue: true, Files: files, Stdin: stdin,
 		Output: ranks.Lines(&s.out, &s.out),
 	})
 	select {
@@ -354,9 +353,10 @@ func impatient() grid.Config {
 // failure leaves nothing behind.
 func TestFaultsAtEachStep(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, impatient())
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 6*time.Minute, errors.New("not done after 6 minutes"))
+	patience := labtest.PatienceFor(t, 6*time.Minute) // it is many tests
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
-	w.Ctx = ctx // it is many tests
+	w.Ctx = ctx
 	hosts := []overlay.NodeID{{Site: "shut", Name: "n1"}, {Site: "closed", Name: "n2"}}
 	w.newSubmission(t, "closed/n1").run(t, "", nil, hosts...) // the ways are open then
 	sockets := w.socketsOf()
@@ -393,7 +393,6 @@ func TestFaultsAtEachStep(t *testing.T) {
 			}
 		})
 	}
-	t.Run("random", w.randomFaults)
 	w.noMoreSockets(sockets)
 }
 
@@ -457,10 +456,11 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 	w.noMoreSockets(sockets)
 }
 
-// randomFaults runs jobs, some concurrently, in which something random happens to the submitter:
-// nothing is left, no reservation, folder, process or descriptor of any daemon. ISTHMUS_TEST_RUNS
-// is the number of jobs; without it, there are as many as combinations of moment, event and hosts.
-func (w *world) randomFaults(t *testing.T) {
+// Jobs run, some concurrently, in which something random happens to the submitter: nothing is left,
+// no reservation, folder, process or descriptor of any daemon. ISTHMUS_TEST_RUNS is the number of
+// jobs; without it, there are as many as combinations of moment, event and hosts.
+func TestRandomFaults(t *testing.T) {
+	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, impatient())
 	runs := len(moments) * 3 * 2
 	if text := os.Getenv("ISTHMUS_TEST_RUNS"); text != "" {
 		if _, err := fmt.Sscan(text, &runs); err != nil {
@@ -480,7 +480,7 @@ func (w *world) randomFaults(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	outs := make([]string, runs)
-	room := make(chan struct{}, 20)
+	room := make(chan struct{}, 8)
 	for i := range runs {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		s := w.newSubmission(t, "closed/n1")

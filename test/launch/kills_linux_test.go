@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -71,23 +72,45 @@ func daemonKill(rng *rand.Rand, calls, turn int) kill {
 	return kill{victim, rank, replica, rng.IntN(calls), rng.IntN(2) == 0}
 }
 
-// killRun is one job of a kernel under which processes or daemons are killed.
+// killRun is one job of an example under which processes or daemons are killed.
 type killRun struct {
 	w      *world
 	t      *testing.T
-	kernel string
+	kernel string // the example
 	dir    string // has a file with the id of each process, RANK.REPLICA
 }
 
 // words are those of isthmus run.
 func (r *killRun) words(replicas int) []string {
-	program := fmt.Sprintf("here=$PWD; cd %s && me=$ISTHMUS_RANK.${ISTHMUS_COPY:-0}; echo $$ >new.$me; mv new.$me pid.$me; cd $here; exec %s example %s --class S",
-		r.dir, labtest.Program(r.t, ""), r.kernel)
+	program := fmt.Sprintf("here=$PWD; cd %s && me=$ISTHMUS_RANK.${ISTHMUS_COPY:-0}; echo $$ >new.$me; mv new.$me pid.$me; cd $here; exec %s example %s %s",
+		r.dir, labtest.Program(r.t, "-lab"), r.kernel, r.arguments())
 	hosts := killHosts
 	if replicas == 1 {
 		hosts = strings.ReplaceAll(hosts, ":2", ":1")
 	}
 	return []string{"run", "--hosts", hosts, "--replicas", fmt.Sprint(replicas), "--hang", "1s", "sh", "-c", program}
+}
+
+// differing are examples of which two runs differ in what they print.
+var differing = map[string]struct{ arguments, success string }{
+	"ray2mesh": {"--rays 300 --pattern vanilla", "yes"},
+	"choices":  {"--rounds 30", "SUCCESSFUL"},
+}
+
+// arguments are those of the example.
+func (r *killRun) arguments() string {
+	if d, ok := differing[r.kernel]; ok {
+		return d.arguments
+	}
+	return "--class S"
+}
+
+// success is what the example prints once if its results are right.
+func (r *killRun) success() string {
+	if d, ok := differing[r.kernel]; ok {
+		return d.success
+	}
+	return "SUCCESSFUL"
 }
 
 // calls returns how many reads and writes a process has made by now; it is not ok once it has ended.
@@ -217,7 +240,7 @@ func (r *killRun) run(replicas int, kills []kill) (shape string, struck int) {
 	stdout, stderr, status := labtest.Run(r.t, cmd)
 	stop()
 	killers.Wait()
-	if shape = shapeOf(stdout); status != 0 || strings.Count(stdout, "SUCCESSFUL") != 1 {
+	if shape = shapeOf(stdout); status != 0 || strings.Count(stdout, r.success()) != 1 {
 		r.t.Errorf("%s: status %d\nstdout:\n%s\nstderr:\n%s", r.kernel, status, stdout, stderr)
 	} else if len(kills) > 0 {
 		r.t.Logf("%s, %v: the launcher wrote:\n%s", r.kernel, kills, stderr)
@@ -256,16 +279,27 @@ func (r *killRun) reference() (ref killReference) {
 	ref.shape, _ = r.run(1, nil)
 	r.w.AwaitNoJobs()
 	os.Remove(filepath.Join(r.dir, "pid.1.0"))
+	ref.calls = r.countCalls(func(shape string) {
+		if shape != ref.shape {
+			r.t.Errorf("with replicas it wrote\n%swithout\n%s", shape, ref.shape)
+		}
+	})
+	return ref
+}
+
+// countCalls runs the example with replicas and without kills, and returns the reads and writes of a process. check gets the
+// shape of the output.
+func (r *killRun) countCalls(check func(shape string)) (calls int) {
+	r.t.Helper()
 	ctx, stop := context.WithCancel(r.w.Ctx)
 	var counting sync.WaitGroup
-	counting.Go(func() { _, ref.calls = r.reach(ctx, 1, 0, 1<<62) })
-	if shape, _ := r.run(2, nil); shape != ref.shape {
-		r.t.Errorf("with replicas it wrote\n%swithout\n%s", shape, ref.shape)
-	}
+	counting.Go(func() { _, calls = r.reach(ctx, 1, 0, 1<<62) })
+	shape, _ := r.run(2, nil)
+	check(shape)
 	stop()
 	counting.Wait()
 	r.w.AwaitNoJobs()
-	return ref
+	return calls
 }
 
 // restart starts the daemons that were killed.
@@ -290,7 +324,7 @@ func (r *killRun) cleanedUp() {
 		r.w.nothingOf(node.String())
 	}
 	word := r.words(2)
-	r.w.Until("no process to be left", func() bool { return len(processesOf(word[len(word)-1])) == 0 && len(processesOf("--class")) == 0 })
+	r.w.Until("no process to be left", func() bool { return len(processesOf(word[len(word)-1])) == 0 && len(processesOf("example")) == 0 })
 }
 
 // killCounts is what TestKills reports.
@@ -385,6 +419,33 @@ func TestKills(t *testing.T) {
 			r.cleanedUp()
 		}) {
 			c.Failed = append(c.Failed, name)
+		}
+	}
+}
+
+// Examples whose output is not the same in two runs print what one without replicas can, whichever processes are killed at
+// random moments: all that differs their replicas agree about.
+func TestKillsWhereRunsDiffer(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	labtest.NeedLab(t)
+	w := killWorld(t)
+	w.AwaitHosts(6)
+	runs := 1
+	if text := os.Getenv(killsKey); text != "" {
+		if _, err := fmt.Sscanf(text, "%d,", &runs); err != nil {
+			t.Fatalf("%s: %v", killsKey, err)
+		}
+		runs /= 10
+	}
+	for _, name := range slices.Sorted(maps.Keys(differing)) {
+		var calls int
+		w.kills(t, "without/"+name, name, func(r *killRun) { calls = r.countCalls(func(string) {}) })
+		for i := range runs {
+			kills := processKills(rand.New(rand.NewPCG(7, uint64(i))), calls, 2)
+			w.kills(t, fmt.Sprintf("%d/%s/%v", i, name, kills), name, func(r *killRun) {
+				r.run(2, kills)
+				r.cleanedUp()
+			})
 		}
 	}
 }

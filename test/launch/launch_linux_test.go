@@ -104,10 +104,10 @@ func TestRunOverSites(t *testing.T) {
 	cfg.Settings["helper open/n2"] = map[string]any{"gate": map[string]any{"store": disk}}
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, cfg)
 	w.AwaitHosts(5)
-	bin := labtest.Program(t, "")
+	examples := labtest.Program(t, "-lab")
 
 	t.Run("messages", func(t *testing.T) {
-		out := w.ends(0, "where the 6 ranks ran", w.Isthmus("run", "-n", "6", "--installed", "--show-map", bin, "example", "pingpong", "--max", "1024", "--reps", "3"))
+		out := w.ends(0, "where the 6 ranks ran", w.Isthmus("run", "-n", "6", "--installed", "--show-map", examples, "example", "pingpong", "--max", "1024", "--reps", "3"))
 		if !strings.Contains(out, ":0] ") {
 			t.Errorf("rank 0 wrote nothing:\n%s", out)
 		}
@@ -291,6 +291,7 @@ func TestJobsThatAreEnded(t *testing.T) {
 		}
 		w.AwaitNoJobs()
 	})
+	t.Run("detached", w.outlivesItsSubmitter)
 	t.Run("stubborn", func(t *testing.T) {
 		b := w.Begin(w.Isthmus("run", "--hosts", "n1@open:1,n1@closed:2,n1@shut:1", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"), "] ready\n", 4)
 		b.Cmd.Process.Signal(syscall.SIGTERM)
@@ -319,6 +320,22 @@ func TestJobsThatAreEnded(t *testing.T) {
 			t.Errorf("status 0 after kill:\n%s", b.Output())
 		}
 		w.ends(1, "not found on any host", w.Isthmus("kill", job.Job))
+		w.AwaitNoJobs()
+	})
+	t.Run("one of three on a host for two", func(t *testing.T) {
+		occupy := func() *labtest.Background {
+			return w.Begin(w.Isthmus("run", "--hosts", "n1@open:1", "sh", "-c", "echo ready; exec sleep 1000"), "] ready\n", 1)
+		}
+		first, second := occupy(), occupy()
+		w.ends(1, "1 said busy", w.Isthmus("run", "--wait", "0", "--hosts", "n1@open:1", "true"))
+		third := w.Begin(w.Isthmus("run", "--hosts", "n1@open:1", "echo", "my turn"), "waiting for other jobs on open/n1 to end", 1)
+		first.Cmd.Process.Signal(syscall.SIGTERM)
+		if status := third.ExitStatus(w.World); status != 0 || !strings.Contains(third.Output(), "] my turn\n") {
+			t.Errorf("status %d of the job that waited:\n%s", status, third.Output())
+		}
+		second.Cmd.Process.Signal(syscall.SIGTERM)
+		first.ExitStatus(w.World)
+		second.ExitStatus(w.World)
 		w.AwaitNoJobs()
 	})
 	t.Run("helper", func(t *testing.T) {

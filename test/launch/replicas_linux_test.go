@@ -209,11 +209,11 @@ func TestReplicatedKernels(t *testing.T) {
 	labtest.NeedLab(t)
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, threeSites())
 	w.AwaitHosts(4)
-	bin := labtest.Program(t, "")
+	examples := labtest.Program(t, "-lab")
 	for i, kernel := range []string{"is", "cg", "mg", "ft", "ep"} {
 		for _, victim := range []string{"", fmt.Sprintf("%d.%d", i%4, i%2)} {
 			t.Run(kernel+"/"+victim, func(t *testing.T) {
-				program := fmt.Sprintf("[ $ISTHMUS_RANK.$ISTHMUS_COPY != %q ] || (sleep 0.%d; kill -9 $$) & exec %s example %s --class S", victim, i, bin, kernel)
+				program := fmt.Sprintf("[ $ISTHMUS_RANK.$ISTHMUS_COPY != %q ] || (sleep 0.%d; kill -9 $$) & exec %s example %s --class S", victim, i, examples, kernel)
 				out := w.ends(0, "", w.Isthmus("run", "-n", "4", "--replicas", "2", "--strategy", "auto", "sh", "-c", program))
 				if n := strings.Count(out, "SUCCESSFUL"); n != 1 {
 					t.Errorf("SUCCESSFUL is printed %d times:\n%s", n, out)

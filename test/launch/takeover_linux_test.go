@@ -251,6 +251,7 @@ func TestJobAgentKilled(t *testing.T) {
 		}
 		w.nothingOf("shut/n1")
 	}
+	t.Run("driver of a detached job", func(t *testing.T) { w.endsWithItsDriver(t, "closed/n1", "shut/n1") })
 	t.Run("without a helper", func(t *testing.T) {
 		_, pids, _, _ := begin()
 		w.Daemon("helper shut/n1").Kill()

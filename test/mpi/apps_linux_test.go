@@ -22,7 +22,7 @@ func TestApplicationsOverTwoClosedSites(t *testing.T) {
 	nodes := []string{"closed/n1", "closed/n2", "shed/n1", "shed/n2"}
 	t.Run("tsqr", func(t *testing.T) {
 		var got []string
-		for _, line := range objects(t, w.RunJob(t, nodes, 2, "example", "tsqr", "--rows", "2000", "--cols", "16", "--repeat", "1", "--json")) {
+		for _, line := range objects(t, w.RunExample(t, nodes, 2, "tsqr", "--rows", "2000", "--cols", "16", "--repeat", "1", "--json")) {
 			var r struct {
 				Method                   string
 				Ranks, Sites, Reductions int
@@ -43,7 +43,7 @@ func TestApplicationsOverTwoClosedSites(t *testing.T) {
 	})
 	t.Run("ray2mesh", func(t *testing.T) {
 		var messages []int
-		for _, line := range objects(t, w.RunJob(t, nodes, 2, "example", "ray2mesh", "--pattern", "vanilla,hierarchical", "--rays", "300", "--chunk", "2", "--json")) {
+		for _, line := range objects(t, w.RunExample(t, nodes, 2, "ray2mesh", "--pattern", "vanilla,hierarchical", "--rays", "300", "--chunk", "2", "--json")) {
 			var r struct {
 				Bosses, Workers int
 				Verified        bool

@@ -55,6 +55,24 @@ func TestCollCrossings(t *testing.T) {
 	}
 }
 
+// The bytes that the emulator forwards are those that ranks report, and headers.
+func TestCollPackets(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	labtest.NeedLab(t)
+	judged := 0
+	for _, r := range collRows(t, "--packets", "--sites", "2", "--ranks", "2", "--rtt", "4ms", "--rate", "1gbit", "--order", "blocked", "--collectives", "bcast,allgather", "--sizes", "64KiB") {
+		if r.Figure != "emulator_bytes" {
+			continue
+		}
+		if judged++; r.Met == nil || !*r.Met {
+			t.Errorf("%+v", r)
+		}
+	}
+	if judged != 2 {
+		t.Errorf("%d rows compare bytes, want 2", judged)
+	}
+}
+
 // Calls between sites are timed and compared with their lower bound. The benchmark judges the
 // difference.
 func TestBenchColl(t *testing.T) {

@@ -23,10 +23,10 @@ func TestNamesAcrossJobs(t *testing.T) {
 		var servers, clients string
 		var both sync.WaitGroup
 		both.Go(func() {
-			servers = w.RunJob(t, []string{"closed/n1", "closed/n2"}, 2, "example", "rendezvous", "--serve", "the sum")
+			servers = w.RunExample(t, []string{"closed/n1", "closed/n2"}, 2, "rendezvous", "--serve", "the sum")
 		})
 		both.Go(func() {
-			clients = w.RunJob(t, []string{"shed/n1"}, 2, "example", "rendezvous", "--join", "the sum")
+			clients = w.RunExample(t, []string{"shed/n1"}, 2, "rendezvous", "--join", "the sum")
 		})
 		both.Wait()
 		if want := "accepted a job of 2; 1 greeted me; the ranks of all 6 add up to 15\n"; !strings.Contains(servers, want) {

@@ -26,7 +26,7 @@ func TestKernelsOverTwoClosedSites(t *testing.T) {
 	})
 	for _, k := range kernels {
 		t.Run(k.name+"/"+k.class, func(t *testing.T) {
-			out := w.RunJob(t, []string{"closed/n1", "closed/n2", "shed/n1", "shed/n2"}, 2, "example", k.name, "--class", k.class)
+			out := w.RunExample(t, []string{"closed/n1", "closed/n2", "shed/n1", "shed/n2"}, 2, k.name, "--class", k.class)
 			for _, want := range []string{"SUCCESSFUL", k.size} {
 				if !strings.Contains(out, " "+want+"\n") {
 					t.Errorf("it did not print %q but:\n%s", want, out)

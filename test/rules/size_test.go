@@ -29,7 +29,6 @@ var larger = map[string]struct {
 }{
 	"mpilib.Comm methods":                          {137, "the standard gives a communicator that many calls"},
 	"mpilib/internal/engine/protocol.Peer methods": {64, "what two processes owe each other is decided in one place, without I/O"},
-	"connhelper.Helper methods":                    {103, "a helper serves four kinds of callers (processes, frontal, peers, gates), each with its calls in one file"},
 	"link/stream.Stream methods":                   {77, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
 	"link/stream.Stream fields":                    {38, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
 	"link/stream.Carrier fields":                   {46, "what was measured of a carrier is judged in one place"},

@@ -59,21 +59,25 @@ func TestStarterUnit(t *testing.T) {
 	}
 }
 
-// TestTraversingDropIn: the privileges for traversing TCP are given in one place, and are no more
-// than needed.
-func TestTraversingDropIn(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(labtest.Root, "deploy", "systemd", "traversing.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var settings []string
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			settings = append(settings, line)
+// TestDropIns: the privileges of each technique that needs some are given in one place, and are no
+// more than needed.
+func TestDropIns(t *testing.T) {
+	for file, want := range map[string][]string{
+		"traversing.conf": {"[Service]", "CapabilityBoundingSet=CAP_NET_RAW", "AmbientCapabilities=CAP_NET_RAW", "PrivateUsers=no", "RestrictAddressFamilies=AF_PACKET"},
+		"port443.conf":    {"[Service]", "CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "AmbientCapabilities=CAP_NET_BIND_SERVICE", "PrivateUsers=no"},
+	} {
+		text, err := os.ReadFile(filepath.Join(labtest.Root, "deploy", "systemd", file))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	want := []string{"[Service]", "CapabilityBoundingSet=CAP_NET_RAW", "AmbientCapabilities=CAP_NET_RAW", "PrivateUsers=no", "RestrictAddressFamilies=AF_PACKET"}
-	if !slices.Equal(settings, want) {
-		t.Errorf("settings %q, want %q", settings, want)
+		var settings []string
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				settings = append(settings, line)
+			}
+		}
+		if !slices.Equal(settings, want) {
+			t.Errorf("%s: settings %q, want %q", file, settings, want)
+		}
 	}
 }

@@ -32,7 +32,7 @@ func TestManyRanks(t *testing.T) {
 	}
 	bin := labtest.Program(t, "")
 	cmd := exec.CommandContext(t.Context(), bin, "run", "-n", fmt.Sprint(manyRanks), "--label", "",
-		bin, "example", "traffic", "--json", "--for", last.String())
+		labtest.Program(t, "-lab"), "example", "traffic", "--json", "--for", last.String())
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	stdout, err := cmd.StdoutPipe()

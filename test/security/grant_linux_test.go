@@ -29,7 +29,7 @@ import (
 func TestGrants(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteHidden, grid.Config{})
-	bin := labtest.Program(t, "")
+	bin, examples := labtest.Program(t, ""), labtest.Program(t, "-lab")
 	user := control.Identity{Role: control.RoleUser, Name: "alice"}
 	alice, err := w.Issue(user, time.Now().Add(time.Hour), "climate", "fusion")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestGrants(t *testing.T) {
 			} else {
 				env = append(env, grant.Env+"="+strings.TrimSpace(out))
 			}
-			cmd := w.Lab.Host(node).Command(w.Ctx, bin, append(argv, "--", bin, "example", "rendezvous", "--serve", "granted")...)
+			cmd := w.Lab.Host(node).Command(w.Ctx, bin, append(argv, "--", examples, "example", "rendezvous", "--serve", "granted")...)
 			cmd.Stdout, cmd.Stderr, cmd.Env = &outputs[i], &outputs[i], env
 			ends[i] = make(chan error, 1)
 			if err := cmd.Start(); err != nil {
@@ -115,7 +115,7 @@ func TestGrants(t *testing.T) {
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			w := w.sub(t)
-			cmd := w.Lab.Host("hidden/n1").Command(w.Ctx, bin, "example", "rendezvous", "--serve", "refused")
+			cmd := w.Lab.Host("hidden/n1").Command(w.Ctx, examples, "example", "rendezvous", "--serve", "refused")
 			cmd.Env = append(os.Environ(), mpilib.EnvHelper+"="+w.Socket("hidden/n1"), jobkey.EnvKey+"="+key.String(), grant.Env+"="+grantOf(t, tc.claims, tc.cert.Cert, tc.key))
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "not permitted") || !strings.Contains(string(out), tc.want) {

@@ -1,14 +1,18 @@
 // Package cmdline is what the command lines of isthmus and isthmus-lab have in common:
-// every mistake is told in one line and ends the process with status 2, shells complete
+// every mistake is reported in one line and ends the process with status 2, every failure says
+// in a few what to do next, shells complete
 // their words, and each prints a manual page of itself. It knows no other command and
 // keeps no state.
 package cmdline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -45,7 +49,7 @@ func Counts(c *cli.Context, what string, flags ...string) error {
 	return nil
 }
 
-// Strict sees to it that every mistake on the command line is told in one
+// Strict sees to it that every mistake on the command line is reported in one
 // line and ends with status 2, for commands and those below them. The library
 // would print a page of help first, and end unknown commands with status 3.
 func Strict(path string, commands []*cli.Command) {
@@ -103,26 +107,71 @@ func Run(app *cli.App) int {
 		return 0
 	}
 	app.EnableBashCompletion = os.Getenv(completeKey) != ""
-	app.Commands = append(app.Commands, completionCommand(app.Name), manCommand(app.Name))
-	app.HideVersion, app.HideHelpCommand = true, true
+	app.Commands = append(app.Commands, completionCommand(app.Name), manCommand(app.Name), versionCommand())
+	app.Version, app.HideHelpCommand = daemon.Version(app.Name), true
+	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, c.App.Version) }
+	cli.HelpPrinter = printHelp
 	app.Action, app.OnUsageError = wantCommand(""), badFlags("")
 	app.ExitErrHandler = func(*cli.Context, error) {} // exit reports it, once
 	Strict("", app.Commands)
-	return exit(app.Name, app.Run(os.Args))
+	out := &output{w: os.Stdout}
+	app.Writer = out
+	err := app.Run(os.Args)
+	if err == nil && out.failed() != nil {
+		err = &Failure{Cause: "standard output: " + out.failed().Error(), Next: "df -h shows which disk is full; the output is not complete"}
+	}
+	return exit(app.Name, err)
+}
+
+// output is standard output, and keeps its first error: few commands look at it, and none may lose a
+// key, a token or a table in silence.
+type output struct {
+	w   io.Writer
+	mu  sync.Mutex // guards err
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.err = cmp.Or(o.err, err)
+	}
+	return n, err
+}
+
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
 
 // exit reports an error once, if it has anything to say, and returns the
-// process's status: that of the error, or 1.
+// process's status.
 func exit(program string, err error) int {
-	if err == nil {
-		return 0
+	text, status := Outcome(err)
+	if text != "" {
+		report(os.Stderr, program, err)
 	}
-	if text := err.Error(); text != "" {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", program, text)
+	return status
+}
+
+// Outcome returns what a process has to say of the error of its command, and
+// its exit status: that of the error, or 1.
+func Outcome(err error) (text string, status int) {
+	if err == nil {
+		return "", 0
+	}
+	text = err.Error()
+	if f, ok := errors.AsType[*Failure](err); ok {
+		text += "; next: " + f.Next
 	}
 	var coder cli.ExitCoder
 	if errors.As(err, &coder) {
-		return coder.ExitCode()
+		return text, coder.ExitCode()
 	}
-	return 1
+	return text, 1
 }

@@ -60,6 +60,14 @@ func completionCommand(program string) *cli.Command {
 	}
 }
 
+// versionCommand prints what --version prints.
+func versionCommand() *cli.Command {
+	return &cli.Command{Name: "version", Usage: "print the version", Action: func(c *cli.Context) error {
+		cli.VersionPrinter(c)
+		return nil
+	}}
+}
+
 // manCommand prints the program's manual page.
 func manCommand(program string) *cli.Command {
 	return &cli.Command{

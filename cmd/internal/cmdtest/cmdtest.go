@@ -24,8 +24,17 @@ func Main(m *testing.M, main func()) int {
 		main()
 		return 0
 	}
+	config, err := os.MkdirTemp("", "isthmus-config-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(config)
+	os.Setenv("XDG_CONFIG_HOME", config) // the grids of whoever runs the tests are not theirs
 	return m.Run()
 }
+
+// Environment is that of a process of the test binary that is the command, which writes for people.
+func Environment() []string { return append(os.Environ(), mainKey+"=1", "COLUMNS=100") }
 
 // Run runs the command in folder dir. It must end by itself.
 func Run(t *testing.T, dir string, words ...string) (stdout, stderr string, status int) {
@@ -38,7 +47,7 @@ func Run(t *testing.T, dir string, words ...string) (stdout, stderr string, stat
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, words...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), mainKey+"=1")
+	cmd.Env = Environment()
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	err = cmd.Run()

@@ -1,22 +1,28 @@
-// Package runjob is `isthmus run` and `isthmus job`: it parses the job, gets a grant for it, and
-// has the ranks started, here or over the grid. How ranks run and hosts are chosen is up to
-// internal/job/ranks and launch. It keeps no state.
+// Package runjob is `isthmus run`, `isthmus attach` and `isthmus job`: it parses the job, gets a
+// grant for it, and has the ranks started, here or over the grid, by this process or by a driver that
+// outlives it. How ranks run and hosts are chosen is up to internal/job/ranks and launch. It keeps no
+// state; that of detached jobs is launch/detached's.
 package runjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/cmd/internal/runmap"
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/pki/grant"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // KeyCommand is "isthmus job": the secret that a job's processes share.
@@ -51,7 +57,7 @@ func Command() *cli.Command {
 		Name:  "run",
 		Usage: "start a job",
 		Description: "On one machine, without any daemon:\n\n  isthmus run -n 4 ./program\n\n" +
-			"Over the grid, through this node's helper, which ISTHMUS_HELPER or --helper names: it books hosts, copies the program and the --input files there, and starts the ranks:\n\n" +
+			"Over the grid, through this node's helper, where there is one: it books hosts, copies the program and the --input files there, and starts the ranks:\n\n" +
 			"  isthmus run -n 40 ./program\n" +
 			"  isthmus run --hosts n1@paris:8,n2@lyon:8 --input mesh.dat --fetch 'out.*' ./program mesh.dat\n" +
 			"  isthmus run -n 40 --dry-run ./program       only shows where it would run\n\n" +
@@ -65,29 +71,42 @@ func Command() *cli.Command {
 			"a second signal is forwarded as SIGKILL at once.\n" +
 			"With --survive the others continue, for programs that tolerate the failure of a process (see the library's documentation, \"Failures\"):\n" +
 			"the exit status is then that of the first process that exited with a status other than 0, or 0 if processes were only killed and one exited with 0.\n\n" +
+			"With --detach the job outlives this command: it goes on in a process of its own, the driver, whose output isthmus attach shows. Rank 0 reads --stdin, or nothing.\n" +
+			"The command returns when the job has started; if that fails, it says why, with the exit status that it would have without --detach.\n\n" +
 			"With --show-map it prints to standard error, at the end, where the ranks ran and which paths their messages took.",
 		ArgsUsage: "PROGRAM [ARGUMENT...]",
 		Flags: append([]cli.Flag{
-			&cli.IntFlag{Name: "n", Usage: "`NUMBER` of ranks", DefaultText: "none"},
+			&cli.IntFlag{Name: "n", Aliases: []string{"np"}, Usage: "`NUMBER` of ranks", DefaultText: "none"},
 			&cli.StringFlag{Name: "ranks", Usage: "instead of -n: the ranks that run on this node, `FIRST-LAST`"},
 			&cli.IntFlag{Name: "size", Usage: "with --ranks: `NUMBER` of ranks of the whole job", DefaultText: "the last rank of this node + 1"},
 			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); the job is started by hand, and -n or --ranks are the ranks of this node"},
 			&cli.StringFlag{Name: "groups", Usage: "the groups of the ranks, in rank order: `NAME:COUNT,...`, such as master:1,workers:7; the same on all nodes"},
-			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper; without one, all ranks are on this node"},
+			ask.HelperFlag("`SOCKET` of this node's helper, or none; without one, all ranks are on this node"),
 			&cli.StringFlag{Name: "label", Value: hostname(), DefaultText: "this host's name", Usage: "output is tagged [`LABEL`:rank]; empty for no tags; over the grid, the tag is [site/host:rank]"},
 			&cli.StringFlag{Name: "output", Usage: "instead of tagged lines: json for one object per line of output, or `FOLDER` for a file per rank and stream"},
 			&cli.BoolFlag{Name: "survive", Usage: "do not end the other processes when one fails"},
 			&cli.BoolFlag{Name: "show-map", Usage: "show at the end where the ranks ran, and the paths between sites that were used"},
 			&cli.BoolFlag{Name: "json", Usage: "with --show-map or --dry-run: print objects instead of tables"},
-		}, append(grantFlags(), gridFlags()...)...),
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log each step over the grid, and print the chain of causes of a failure"},
+		}, slices.Concat(detachFlags(), grantFlags(), gridFlags())...),
 		Action: func(c *cli.Context) error {
 			if c.Bool("json") && !c.Bool("show-map") && !c.Bool("dry-run") {
 				return cmdline.Usage("run: --json goes with --show-map or --dry-run; for the output of the processes use --output json")
 			}
-			if v := os.Getenv(mpilib.EnvReport); v != "" && c.Bool("show-map") {
-				return cmdline.Usage(fmt.Sprintf("run: --show-map sets %s itself, but it is already set to %s; unset it, or omit --show-map", mpilib.EnvReport, v))
+			if v := os.Getenv(ranks.EnvReport); v != "" && c.Bool("show-map") {
+				return cmdline.Usage(fmt.Sprintf("run: --show-map sets %s itself, but it is already set to %s; unset it, or omit --show-map", ranks.EnvReport, v))
 			}
-			if c.String("helper") != "" && !c.IsSet("ranks") && !c.IsSet("key") {
+			if err := checkReplicas(c); err != nil {
+				return err
+			}
+			if err := checkDetach(c); err != nil {
+				return err
+			}
+			overGrid := ask.Helper(c) != "" && !c.IsSet("ranks") && !c.IsSet("key")
+			switch {
+			case c.Bool("detach") && !c.Bool(driverFlag):
+				return detach(c)
+			case overGrid:
 				return runOverGrid(c)
 			}
 			for _, name := range gridFlagNames() {
@@ -99,15 +118,44 @@ func Command() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if job.Output, err = ranks.NewOutput(c.String("output"), os.Stdout, os.Stderr); err != nil {
-				return fmt.Errorf("run: --output: %w", err)
+			if job.Env, err = hereWithLibraries(job.Argv[0], job.Env); err != nil {
+				return err
 			}
-			if c.Bool("show-map") {
-				return runWithMap(c, job)
+			con, err := newConsole(c, job.Key.ID())
+			if err != nil {
+				return err
 			}
-			return runHere(c.Context, job)
+			return con.end(programFailed(c.Bool("verbose"), job.Argv[0], runLocally(c, con, job)))
 		},
 	}
+}
+
+// runLocally runs the ranks of this node, and shows what is wanted of them.
+func runLocally(c *cli.Context, con *console, job ranks.Job) (err error) {
+	job.Started = con.started
+	if job.Output, err = ranks.NewOutput(c.String("output"), con.stdout, con.stderr); err != nil {
+		return fmt.Errorf("run: --output: %w", err)
+	}
+	con.say(whereLocal(job))
+	if c.Bool("show-map") {
+		return runWithMap(c, con, job)
+	}
+	return runHere(c.Context, job)
+}
+
+// whereLocal says where the ranks of a job that does not go through the grid's launcher run.
+func whereLocal(j ranks.Job) string {
+	if j.Count < j.Size {
+		return fmt.Sprintf("by hand: ranks %d to %d of %d on this host, through the helper at %s", j.First, j.First+j.Count-1, j.Size, j.Helper)
+	}
+	return "local: " + plural(j.Count, "rank") + " on this host"
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // runHere runs the ranks of this node. Its errors carry the exit status.
@@ -119,21 +167,37 @@ func runHere(ctx context.Context, job ranks.Job) error {
 	return err
 }
 
+// programFailed adds what to do to the error of a job whose program is not here.
+func programFailed(isVerbose bool, program string, err error) error {
+	exit, ok := errors.AsType[*ranks.ExitError](err)
+	if !ok || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	f := &cmdline.Failure{Cause: "run: " + exit.Error(), Err: err, Verbose: isVerbose, Next: "ls -l " + program + ": a name with a slash begins at the working folder, or at /"}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		f.Next = "chmod +x " + program
+	case !strings.Contains(program, "/"):
+		f.Next = "./" + program + " if it is in this folder; any other must be in PATH"
+	}
+	return f
+}
+
 // runWithMap makes the ranks write their reports to a folder of our own, and shows them at the end,
 // also if the job failed, when they matter most.
-func runWithMap(c *cli.Context, job ranks.Job) error {
+func runWithMap(c *cli.Context, con *console, job ranks.Job) error {
 	dir, err := os.MkdirTemp("", "isthmus-map-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	job.Env = append(job.Env, mpilib.EnvReport+"="+dir)
+	job.Env = append(job.Env, ranks.EnvReport+"="+dir)
 	runErr := runHere(c.Context, job)
 	m, err := runmap.Read(dir, job.First, job.Count, job.Size)
 	if err == nil && c.Bool("json") {
-		err = m.WriteJSON(c.App.ErrWriter)
+		err = m.WriteJSON(con.stderr)
 	} else if err == nil {
-		err = m.Write(c.App.ErrWriter)
+		err = m.Write(con.stderr)
 	}
 	if runErr != nil {
 		return runErr // its exit status takes precedence
@@ -143,7 +207,7 @@ func runWithMap(c *cli.Context, job ranks.Job) error {
 
 func jobOf(c *cli.Context) (ranks.Job, error) {
 	j := ranks.Job{
-		Argv: c.Args().Slice(), Count: c.Int("n"), Size: c.Int("size"), Helper: c.String("helper"), Label: c.String("label"), Survive: c.Bool("survive"),
+		Argv: c.Args().Slice(), Count: c.Int("n"), Size: c.Int("size"), Helper: ask.Helper(c), Label: c.String("label"), Survive: c.Bool("survive"),
 		Stdin: os.Stdin,
 	}
 	if c.IsSet("n") == c.IsSet("ranks") {

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // Write writes the map as text.
@@ -76,7 +75,7 @@ func (m *Map) unknown() []int {
 type way struct{ from, to, technique string }
 
 func (m *Map) drawPaths(out *strings.Builder) {
-	lines := map[way][]mpilib.LinkInfo{}
+	lines := map[way][]report{}
 	for _, l := range m.links {
 		from, _ := m.siteOf(l.Rank)
 		to, _ := m.siteOf(l.Peer)
@@ -90,18 +89,18 @@ func (m *Map) drawPaths(out *strings.Builder) {
 	out.WriteString("\npaths used, as seen by the ranks that ran here\n")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  from\tto\ttechnique\tlinks\tRTT ms\tMB/s\tmessages out, in\tMB out, in")
-	order := slices.SortedFunc(maps.Keys(lines), func(a, b way) int {
+	order := slices.SortedStableFunc(maps.Keys(lines), func(a, b way) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.technique, b.technique))
 	})
 	for _, at := range order {
 		links := lines[at]
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\t%s\t%d, %d\t%s, %s\n", at.from, at.to, at.technique, len(links),
-			span(links, "%.2f", func(l mpilib.LinkInfo) float64 { return l.RTTMS }),
-			span(links, "%.0f", func(l mpilib.LinkInfo) float64 { return l.Bandwidth / 1e6 }),
-			sum(links, func(l mpilib.LinkInfo) uint64 { return l.MessagesSent }),
-			sum(links, func(l mpilib.LinkInfo) uint64 { return l.MessagesReceived }),
-			megabytes(sum(links, func(l mpilib.LinkInfo) uint64 { return l.BytesSent })),
-			megabytes(sum(links, func(l mpilib.LinkInfo) uint64 { return l.BytesReceived })))
+			span(links, "%.2f", func(l report) float64 { return l.RTTMS }),
+			span(links, "%.0f", func(l report) float64 { return l.Bandwidth / 1e6 }),
+			sum(links, func(l report) uint64 { return l.MessagesSent }),
+			sum(links, func(l report) uint64 { return l.MessagesReceived }),
+			megabytes(sum(links, func(l report) uint64 { return l.BytesSent })),
+			megabytes(sum(links, func(l report) uint64 { return l.BytesReceived })))
 	}
 	table.Flush()
 	for _, at := range order {
@@ -114,7 +113,7 @@ func (m *Map) drawPaths(out *strings.Builder) {
 
 // limitsOf returns the limits that proxies and gateways apply to the links, which the helpers wrote
 // into the reasons for their techniques.
-func limitsOf(links []mpilib.LinkInfo) []string {
+func limitsOf(links []report) []string {
 	found := map[string]bool{}
 	for _, l := range links {
 		for _, part := range strings.Split(l.Reason, "; ") {
@@ -136,7 +135,7 @@ func (m *Map) drawUnknown(out *strings.Builder) {
 }
 
 // techniqueOf describes a link's path: "relay through p1, 4 carriers, encrypted".
-func techniqueOf(l mpilib.LinkInfo) string {
+func techniqueOf(l report) string {
 	s := l.Technique
 	if l.Proxy != "" {
 		s += " through " + l.Proxy
@@ -154,7 +153,7 @@ func techniqueOf(l mpilib.LinkInfo) string {
 }
 
 // span returns the smallest and the largest known value of the links: "1.20 - 3.40".
-func span(links []mpilib.LinkInfo, format string, of func(mpilib.LinkInfo) float64) string {
+func span(links []report, format string, of func(report) float64) string {
 	var known []float64
 	for _, l := range links {
 		if v := of(l); v > 0 {
@@ -171,7 +170,7 @@ func span(links []mpilib.LinkInfo, format string, of func(mpilib.LinkInfo) float
 	return low + " - " + high
 }
 
-func sum(links []mpilib.LinkInfo, of func(mpilib.LinkInfo) uint64) (n uint64) {
+func sum(links []report, of func(report) uint64) (n uint64) {
 	for _, l := range links {
 		n += of(l)
 	}

@@ -11,16 +11,41 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/isthmus-grid/isthmus/mpilib"
 )
+
+// report is what a rank reports of one link: the JSON of an mpilib.LinkInfo. Importing mpilib would
+// add the collective algorithms to every installed isthmus.
+type report struct {
+	Rank     int    `json:"rank"`
+	Node     string `json:"node"` // "site/node"; empty without a helper
+	Peer     int    `json:"peer"`
+	PeerNode string `json:"peer_node"` // as Node
+	figures
+}
+
+// figures has the names that a link's properties have both in a report and in the JSON of a Map.
+type figures struct {
+	Technique        string  `json:"technique"`
+	Via              string  `json:"via"`
+	Proxy            string  `json:"proxy"`
+	Cipher           string  `json:"cipher"`
+	Reason           string  `json:"reason"`
+	Carriers         int     `json:"carriers"`
+	SetupMS          float64 `json:"setup_ms"`
+	RTTMS            float64 `json:"rtt_ms"`
+	Bandwidth        float64 `json:"bandwidth,omitempty"` // bytes per second; missing: unknown
+	MessagesSent     uint64  `json:"messages_sent"`
+	BytesSent        uint64  `json:"bytes_sent"`
+	MessagesReceived uint64  `json:"messages_received"`
+	BytesReceived    uint64  `json:"bytes_received"`
+}
 
 // Map is what the ranks that ran here report of the job.
 type Map struct {
 	size  int
 	first int // rank of the first process here
 	count int // processes here
-	links []mpilib.LinkInfo
+	links []report
 	mute  []int          // ranks here that left no report
 	node  map[int]string // "site/node" of ranks, if known; empty without a helper
 }
@@ -40,9 +65,9 @@ func Read(dir string, first, count, size int) (*Map, error) {
 		}
 		m.links = append(m.links, links...)
 	}
-	here := ""
+	local := ""
 	for _, l := range m.links {
-		here = l.Node
+		local = l.Node
 		m.node[l.Rank] = l.Node
 		if _, known := m.node[l.Peer]; !known {
 			m.node[l.Peer] = l.PeerNode
@@ -53,7 +78,7 @@ func Read(dir string, first, count, size int) (*Map, error) {
 	}
 	if len(m.links) > 0 { // all that ran here ran on one node
 		for rank := first; rank < first+count; rank++ {
-			m.node[rank] = here
+			m.node[rank] = local
 		}
 	}
 	return m, nil
@@ -83,21 +108,21 @@ func ReadHosts(dir string, node map[int]string, size int) (*Map, error) {
 			m.mute = append(m.mute, rank)
 		}
 	}
-	slices.SortStableFunc(m.links, func(a, b mpilib.LinkInfo) int {
+	slices.SortStableFunc(m.links, func(a, b report) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer))
 	})
 	return m, nil
 }
 
-func readReport(name string) ([]mpilib.LinkInfo, error) {
+func readReport(name string) ([]report, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var links []mpilib.LinkInfo
+	var links []report
 	for dec := json.NewDecoder(f); ; {
-		var l mpilib.LinkInfo
+		var l report
 		switch err := dec.Decode(&l); {
 		case err == io.EOF:
 			return links, nil
@@ -118,24 +143,12 @@ type rank struct {
 
 // pair is the JSON of one ordered pair of ranks that has a link.
 type pair struct {
-	From          int     `json:"from"`
-	To            int     `json:"to"`
-	FromNode      string  `json:"from_node"`
-	ToNode        string  `json:"to_node"`
-	Connected     bool    `json:"connected"` // always: others are not listed
-	Technique     string  `json:"technique"`
-	Via           string  `json:"via"`
-	Proxy         string  `json:"proxy"`
-	Cipher        string  `json:"cipher"`
-	Reason        string  `json:"reason"`
-	Carriers      int     `json:"carriers"`
-	SetupMS       float64 `json:"setup_ms"`
-	RTTMS         float64 `json:"rtt_ms"`
-	Bandwidth     float64 `json:"bandwidth,omitempty"` // bytes per second; missing: unknown
-	MessagesSent  uint64  `json:"messages_sent"`
-	BytesSent     uint64  `json:"bytes_sent"`
-	MessagesTaken uint64  `json:"messages_received"`
-	BytesTaken    uint64  `json:"bytes_received"`
+	From      int    `json:"from"`
+	To        int    `json:"to"`
+	FromNode  string `json:"from_node"`
+	ToNode    string `json:"to_node"`
+	Connected bool   `json:"connected"` // always: others are not listed
+	figures
 }
 
 // WriteJSON writes one object per line: the ranks that are known, and then the ordered
@@ -152,13 +165,7 @@ func (m *Map) WriteJSON(w io.Writer) error {
 		}
 	}
 	for _, l := range m.links {
-		err := enc.Encode(pair{
-			From: l.Rank, To: l.Peer, FromNode: m.node[l.Rank], ToNode: m.node[l.Peer], Connected: true,
-			Technique: l.Technique, Via: l.Via, Proxy: l.Proxy, Cipher: l.Cipher, Reason: l.Reason, Carriers: l.Carriers,
-			SetupMS: l.SetupMS, RTTMS: l.RTTMS, Bandwidth: l.Bandwidth,
-			MessagesSent: l.MessagesSent, BytesSent: l.BytesSent, MessagesTaken: l.MessagesReceived, BytesTaken: l.BytesReceived,
-		})
-		if err != nil {
+		if err := enc.Encode(pair{l.Rank, l.Peer, m.node[l.Rank], m.node[l.Peer], true, l.figures}); err != nil {
 			return err
 		}
 	}

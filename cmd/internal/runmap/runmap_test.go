@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -109,6 +110,27 @@ func TestJSON(t *testing.T) {
 	}
 	if ranks != 6 || pairs != 5 {
 		t.Errorf("%d ranks and %d pairs, want 6 and 5", ranks, pairs)
+	}
+}
+
+// A report has all properties of a link, under the names that mpilib writes; only which process asked for
+// the link is not shown.
+func TestReportOfLibrary(t *testing.T) {
+	if ranks.EnvReport != mpilib.EnvReport {
+		t.Errorf("isthmus run sets %s, and mpilib reads %s", ranks.EnvReport, mpilib.EnvReport)
+	}
+	written, err := json.Marshal(mpilib.LinkInfo{Rank: 1, Node: "a/n1", Peer: 2, PeerNode: "b/n2", Technique: "relay", Via: "gateway", Proxy: "p1",
+		Cipher: "c", Reason: "r", SetupMS: 3, Carriers: 4, RTTMS: 5, Bandwidth: 6, MessagesSent: 7, BytesSent: 8, MessagesReceived: 9, BytesReceived: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read report
+	if err := json.Unmarshal(written, &read); err != nil {
+		t.Fatal(err)
+	}
+	want := report{1, "a/n1", 2, "b/n2", figures{"relay", "gateway", "p1", "c", "r", 4, 3, 5, 6, 7, 8, 9, 10}}
+	if read != want {
+		t.Errorf("%+v\nwant\n%+v", read, want)
 	}
 }
 

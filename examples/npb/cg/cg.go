@@ -15,7 +15,6 @@ package cg
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
@@ -74,19 +73,9 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 	if _, err := s.iterate(ctx, 1); err != nil { // fills caches and opens links
 		return npb.Result{}, fmt.Errorf("cg: warm-up: %w", err)
 	}
-	if err := mpilib.Barrier(ctx, comm); err != nil {
-		return npb.Result{}, fmt.Errorf("cg: %w", err)
-	}
-	s.messages.Reset()
-	start := time.Now()
-	zeta, err := s.iterate(ctx, p.iterations)
+	zeta, slowest, err := kernel.Timed(ctx, comm, &s.messages, func() (float64, error) { return s.iterate(ctx, p.iterations) })
 	if err != nil {
 		return npb.Result{}, fmt.Errorf("cg: %w", err)
-	}
-	times := []float64{time.Since(start).Seconds(), s.messages.Seconds()}
-	slowest, err := kernel.Slowest(ctx, comm, times...)
-	if err != nil {
-		return npb.Result{}, fmt.Errorf("cg: combining the times: %w", err)
 	}
 	// Rows sum apart and may round apart in the last bit; all report one value.
 	one := []float64{zeta}

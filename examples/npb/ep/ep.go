@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
-	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
 	"github.com/isthmus-grid/isthmus/examples/npb/random"
+	"github.com/isthmus-grid/isthmus/examples/tally"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -72,14 +72,14 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 		return npb.Result{}, fmt.Errorf("ep: combining the tallies: %w", err)
 	}
 	times := []float64{time.Since(start).Seconds(), time.Since(computed).Seconds()}
-	slowest, err := kernel.Slowest(ctx, comm, times...)
+	slowest, err := tally.Slowest(ctx, comm, times...)
 	if err != nil {
 		return npb.Result{}, fmt.Errorf("ep: combining the times: %w", err)
 	}
 	return result(c, problem, comm.Size(), total, slowest), nil
 }
 
-func combine(ctx context.Context, comm *mpilib.Comm, mine tally) (total tally, err error) {
+func combine(ctx context.Context, comm *mpilib.Comm, mine sums) (total sums, err error) {
 	sums := make([]float64, 2)
 	if err := mpilib.Allreduce(ctx, comm, []float64{mine.sumX, mine.sumY}, sums, mpilib.Sum); err != nil {
 		return total, err
@@ -88,7 +88,7 @@ func combine(ctx context.Context, comm *mpilib.Comm, mine tally) (total tally, e
 	return total, mpilib.Allreduce(ctx, comm, mine.annulus[:], total.annulus[:], mpilib.Sum)
 }
 
-func result(c npb.Class, problem class, ranks int, total tally, slowest []float64) npb.Result {
+func result(c npb.Class, problem class, ranks int, total sums, slowest []float64) npb.Result {
 	numbers := math.Ldexp(1, problem.m+1)
 	r := npb.Result{
 		Kernel: "EP", Class: c, Size: fmt.Sprintf("%.0f numbers", numbers), Ranks: ranks, Iterations: 1,
@@ -107,17 +107,17 @@ func result(c npb.Class, problem class, ranks int, total tally, slowest []float6
 	return r
 }
 
-// tally is what a run of pairs adds up to: the sums of both deviates and the
+// sums is what a run of pairs adds up to: the sums of both deviates and the
 // number of pairs whose larger absolute value has each whole part.
-type tally struct {
+type sums struct {
 	sumX, sumY float64
 	annulus    [annuli]int64
 }
 
 // share does one rank's contiguous part of the 2^m pairs. Batches differ by at
 // most one between ranks.
-func share(ctx context.Context, rank, size, m int) (tally, error) {
-	var t tally
+func share(ctx context.Context, rank, size, m int) (sums, error) {
+	var t sums
 	batches := 1 << (m - batchBits)
 	first, end := rank*batches/size, (rank+1)*batches/size
 	g := random.New(seed)
@@ -133,7 +133,7 @@ func share(ctx context.Context, rank, size, m int) (tally, error) {
 
 // add draws pairs uniform in (-1,1)², keeps those inside the unit circle and
 // turns them into Gaussian deviates (Marsaglia's polar method).
-func (t *tally) add(g *random.Generator, pairs int) {
+func (t *sums) add(g *random.Generator, pairs int) {
 	for range pairs {
 		x := 2*g.Float64() - 1
 		y := 2*g.Float64() - 1

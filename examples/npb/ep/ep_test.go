@@ -22,17 +22,17 @@ func TestUnknownClass(t *testing.T) {
 // A single wrong pair, sum or digit must show.
 func TestWrongTalliesAreSeen(t *testing.T) {
 	s := classes["S"]
-	right := tally{sumX: s.sumX, sumY: s.sumY}
+	right := sums{sumX: s.sumX, sumY: s.sumY}
 	right.annulus[0] = int64(s.pairs)
 	times := []float64{1, 0}
 	if r := result("S", s, 1, right, times); !r.Verified {
 		t.Fatalf("the official values are refused: %+v", r.Checks)
 	}
-	for name, spoil := range map[string]func(*tally){
-		"sum X": func(w *tally) { w.sumX *= 1 + 1e-7 },
-		"sum Y": func(w *tally) { w.sumY = -w.sumY },
-		"pairs": func(w *tally) { w.annulus[9]++ },
-		"NaN":   func(w *tally) { w.sumX = math.NaN() },
+	for name, spoil := range map[string]func(*sums){
+		"sum X": func(w *sums) { w.sumX *= 1 + 1e-7 },
+		"sum Y": func(w *sums) { w.sumY = -w.sumY },
+		"pairs": func(w *sums) { w.annulus[9]++ },
+		"NaN":   func(w *sums) { w.sumX = math.NaN() },
 	} {
 		wrong := right
 		spoil(&wrong)
@@ -50,7 +50,7 @@ func TestSharesAreTheWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, size := range []int{2, 3, 7, 8, 11} {
-		var sum tally
+		var sum sums
 		for rank := range size {
 			part, err := share(t.Context(), rank, size, m)
 			if err != nil {
@@ -77,7 +77,7 @@ func TestCancelledBetweenBatches(t *testing.T) {
 
 func BenchmarkPairs(b *testing.B) {
 	g := random.New(seed)
-	var t tally
+	var t sums
 	for b.Loop() {
 		t.add(&g, 1)
 	}

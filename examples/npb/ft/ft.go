@@ -15,7 +15,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
@@ -89,19 +88,9 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 	if err := s.start(ctx); err != nil { // fills caches and opens links
 		return npb.Result{}, fmt.Errorf("ft: warm-up: %w", err)
 	}
-	if err := mpilib.Barrier(ctx, comm); err != nil {
-		return npb.Result{}, fmt.Errorf("ft: %w", err)
-	}
-	s.messages.Reset()
-	start := time.Now()
-	sums, err := s.solve(ctx)
+	sums, slowest, err := kernel.Timed(ctx, comm, &s.messages, func() ([]complex128, error) { return s.solve(ctx) })
 	if err != nil {
 		return npb.Result{}, fmt.Errorf("ft: %w", err)
-	}
-	times := []float64{time.Since(start).Seconds(), s.messages.Seconds()}
-	slowest, err := kernel.Slowest(ctx, comm, times...)
-	if err != nil {
-		return npb.Result{}, fmt.Errorf("ft: combining the times: %w", err)
 	}
 	return result(c, p, comm.Size(), sums, slowest), nil
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
-	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
+	"github.com/isthmus-grid/isthmus/examples/tally"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -50,7 +50,7 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 	if err != nil {
 		return npb.Result{}, fmt.Errorf("is: verification: %w", err)
 	}
-	slowest, err := kernel.Slowest(ctx, comm, times...)
+	slowest, err := tally.Slowest(ctx, comm, times...)
 	if err != nil {
 		return npb.Result{}, fmt.Errorf("is: combining the times: %w", err)
 	}

@@ -180,7 +180,7 @@ func (s *sorter) rankRange(totals []int64, bounds []int) {
 
 // findTestRanks notes the ranks of the test keys. Exactly one process has each
 // key in its range and notes something other than zero: the rank plus one, so
-// that a key which nobody has ends as -1 when verify adds the notes up.
+// that a key which no rank has ends as -1 when verify adds the notes up.
 func (s *sorter) findTestRanks(keys []int64) {
 	for _, k := range keys {
 		var note int64

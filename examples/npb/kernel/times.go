@@ -2,28 +2,27 @@ package kernel
 
 import (
 	"context"
-	"encoding/binary"
-	"math"
+	"fmt"
+	"time"
 
+	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/tally"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// Slowest returns the greatest of all ranks' times, each for itself. Where ranks have replicas, whose times differ, one of each
-// rank's counts.
-func Slowest(ctx context.Context, comm *mpilib.Comm, times ...float64) ([]float64, error) {
-	same, err := comm.World().Decide(ctx, func() []byte {
-		var b []byte
-		for _, t := range times {
-			b = binary.BigEndian.AppendUint64(b, math.Float64bits(t))
-		}
-		return b
-	})
-	if err != nil {
-		return nil, err
+// Timed runs a kernel on all ranks at the same time, and returns its result with the greatest of all
+// ranks' times, in seconds: of the whole run, and of its messages, which the stopwatch measures.
+func Timed[T any](ctx context.Context, comm *mpilib.Comm, messages *npb.Stopwatch, run func() (T, error)) (result T, slowest []float64, err error) {
+	if err := mpilib.Barrier(ctx, comm); err != nil {
+		return result, nil, err
 	}
-	mine, slowest := make([]float64, len(times)), make([]float64, len(times))
-	for i := range mine {
-		mine[i] = math.Float64frombits(binary.BigEndian.Uint64(same[8*i:]))
+	messages.Reset()
+	start := time.Now()
+	if result, err = run(); err != nil {
+		return result, nil, err
 	}
-	return slowest, mpilib.Allreduce(ctx, comm, mine, slowest, mpilib.Max)
+	if slowest, err = tally.Slowest(ctx, comm, time.Since(start).Seconds(), messages.Seconds()); err != nil {
+		return result, nil, fmt.Errorf("combining the times: %w", err)
+	}
+	return result, slowest, nil
 }

@@ -14,7 +14,6 @@ package mg
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
@@ -70,19 +69,9 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 	if _, err := s.solve(ctx, 1); err != nil { // fills caches and opens links
 		return npb.Result{}, fmt.Errorf("mg: warm-up: %w", err)
 	}
-	if err := mpilib.Barrier(ctx, comm); err != nil {
-		return npb.Result{}, fmt.Errorf("mg: %w", err)
-	}
-	s.messages.Reset()
-	start := time.Now()
-	norm, err := s.solve(ctx, p.cycles)
+	norm, slowest, err := kernel.Timed(ctx, comm, &s.messages, func() (float64, error) { return s.solve(ctx, p.cycles) })
 	if err != nil {
 		return npb.Result{}, fmt.Errorf("mg: %w", err)
-	}
-	times := []float64{time.Since(start).Seconds(), s.messages.Seconds()}
-	slowest, err := kernel.Slowest(ctx, comm, times...)
-	if err != nil {
-		return npb.Result{}, fmt.Errorf("mg: combining the times: %w", err)
 	}
 	return result(c, p, comm.Size(), norm, slowest), nil
 }

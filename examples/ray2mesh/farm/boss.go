@@ -44,7 +44,7 @@ type bossState struct {
 	open    batches
 	endings int             // times that it has been told "no more"
 	got     [1]chunk        // what the receive from above fills
-	up      *mpilib.Request // receives from above; nil when all has come
+	up      *mpilib.Request // receives from above; nil when all has arrived
 	down    *mpilib.Request // receives from below; nil when the buffer is in use
 }
 
@@ -94,7 +94,7 @@ func (b *bossState) handleOne(ctx context.Context) error {
 	return b.deal(ctx)
 }
 
-// dealtTo takes in what came from above.
+// dealtTo records the chunk received from above.
 func (b *bossState) dealtTo() {
 	if c := b.got[0]; c.Count > 0 {
 		b.queue.put(c)
@@ -110,7 +110,7 @@ func (b *bossState) dealtTo() {
 	b.queue.close()
 }
 
-// answer takes in what came from a worker, and passes a big chunk's results on.
+// answer records a worker's results, and passes a big chunk's results on.
 func (b *bossState) answer(ctx context.Context, st mpilib.Status) error {
 	n, err := mpilib.GetCount[arrival](st)
 	if err != nil {

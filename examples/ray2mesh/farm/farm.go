@@ -5,8 +5,9 @@
 // all-to-all by which the meshes of all workers become one, a part on each rank.
 //
 // In the vanilla pattern the master deals to all workers, wherever they are. In
-// the hierarchical one it deals big chunks to bosses, one in each site, and they
-// deal small ones to the workers next to them:
+// the hierarchical one it deals big chunks to bosses, one in each cluster, and they
+// deal small ones to the workers next to them. A cluster is a group of the job or, if it
+// has none, a site (package clusters):
 //
 //	          master                         master
 //	┌───┬───┬───┼───┬───┬───┐        ┌─────────┼─────────┐
@@ -24,6 +25,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/examples/clusters"
 	"github.com/isthmus-grid/isthmus/examples/pace"
 	"github.com/isthmus-grid/isthmus/examples/ray2mesh/earth"
 	"github.com/isthmus-grid/isthmus/examples/tally"
@@ -49,6 +51,8 @@ type farm struct {
 	comm     *mpilib.Comm
 	orphaned []*mpilib.Comm   // of those that others left behind; freed by close
 	places   []overlay.NodeID // of the world's ranks
+	clusters []int            // of the world's ranks
+	sites    int              // of the communicator's ranks
 	cast     cast
 	rankOf   map[int]int  // in comm and the cast, by rank in the world
 	upper    *mpilib.Comm // master, bosses, and workers of the master's; nil on others
@@ -84,19 +88,22 @@ func newFarm(ctx context.Context, comm *mpilib.Comm, p plan) (*farm, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &farm{plan: p, comm: comm, places: places}
+	f := &farm{plan: p, comm: comm, places: places, clusters: clusters.Of(places, comm.World().JobGroups())}
 	return f, f.assign()
 }
 
 // assign gives the ranks of the communicator their roles.
 func (f *farm) assign() (err error) {
 	f.rankOf = make(map[int]int)
-	var places []overlay.NodeID
+	var ofRanks []int
+	sites := make(map[overlay.SiteID]bool)
 	for r := range f.comm.Size() {
 		world := f.comm.WorldRank(r)
-		places, f.rankOf[world] = append(places, f.places[world]), r
+		ofRanks, f.rankOf[world] = append(ofRanks, f.clusters[world]), r
+		sites[f.places[world].Site] = true
 	}
-	f.cast, err = newCast(places, f.pattern)
+	f.sites = len(sites)
+	f.cast, err = newCast(ofRanks, f.pattern)
 	return err
 }
 
@@ -151,7 +158,7 @@ func (f *farm) run(ctx context.Context) (o outcome, err error) {
 
 // runPhases goes through the phases once, as far as it comes.
 func (f *farm) runPhases(ctx context.Context, o *outcome) error {
-	if err := f.meet(ctx); err != nil { // again, once somebody has died
+	if err := f.meet(ctx); err != nil { // again, once a rank has died
 		return err
 	}
 	begun := time.Now()

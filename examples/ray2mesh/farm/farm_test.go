@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/examples/clusters"
 	"github.com/isthmus-grid/isthmus/mpilib"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -55,8 +56,8 @@ func TestRoles(t *testing.T) {
 		{5, 1, hierarchical, 1, 3},
 	} {
 		for _, inTurn := range []bool{false, true} {
-			c, err := newCast(spread(tt.ranks, tt.sites, inTurn), tt.pattern)
-			if err != nil || c.bosses != tt.bosses || c.workers != tt.workers || c.sites != tt.sites {
+			c, err := newCast(clusters.Of(spread(tt.ranks, tt.sites, inTurn), nil), tt.pattern)
+			if err != nil || c.bosses != tt.bosses || c.workers != tt.workers {
 				t.Errorf("%+v, in turn %v: %+v, %v", tt, inTurn, c, err)
 			}
 			if c.kinds[0] != master || c.group[0] != -1 {
@@ -75,9 +76,25 @@ func TestRoles(t *testing.T) {
 			}
 		}
 	}
-	if _, err := newCast(spread(1, 1, false), vanilla); err == nil || err.Error() != "1 rank: want a master and at least one worker; start two ranks or more" {
+	if _, err := newCast(make([]int, 1), vanilla); err == nil || err.Error() != "1 rank: want a master and at least one worker; start two ranks or more" {
 		t.Errorf("one rank: %v", err)
 	}
+}
+
+// Bosses are those of the job's groups, where it has some: a master in a group of its own has
+// a boss in each other one.
+func TestBossesOfGroups(t *testing.T) {
+	o := options{plan: plan{rays: 100, stations: 3, chunk: 2, credit: 1}, patterns: []pattern{hierarchical}, repeat: 1, check: true}
+	mpilib.TestWorld(t, 9, func(ctx context.Context, comm *mpilib.Comm) error {
+		results, first, err := o.run(ctx, comm)
+		if err != nil {
+			return err
+		}
+		if r := results[0]; r.Bosses != 2 || r.Workers != 6 || r.Sites != 1 || first && !r.Verified {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	}, mpilib.WithGroups("master:1,west:3,east:5"))
 }
 
 // A work queue hands out every ray once, in the order of the requests, and says "no
@@ -138,7 +155,7 @@ func TestLedger(t *testing.T) {
 	if err := l.enter([]arrival{{0, 5}, {2, noRay}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.sum(); err == nil || err.Error() != "nobody has traced ray 1" {
+	if _, err := l.sum(); err == nil || err.Error() != "no rank has traced ray 1" {
 		t.Errorf("error %v", err)
 	}
 	for _, ray := range []int64{0, 3, -1} {

@@ -33,7 +33,7 @@ func newLedger(rays int64) ledger {
 func (l ledger) enter(arrivals []arrival) error {
 	for _, a := range arrivals {
 		if a.Ray < 0 || a.Ray >= int64(len(l)) || !math.IsNaN(l[a.Ray]) {
-			return fmt.Errorf("the result of ray %d came, which is none of %d or has come before", a.Ray, len(l))
+			return fmt.Errorf("the result of ray %d is none of %d, or has arrived before", a.Ray, len(l))
 		}
 		l[a.Ray] = a.Seconds
 	}
@@ -66,7 +66,7 @@ type summary struct {
 func (l ledger) sum() (s summary, err error) {
 	for i, seconds := range l {
 		if math.IsNaN(seconds) {
-			return s, fmt.Errorf("nobody has traced ray %d", i)
+			return s, fmt.Errorf("no rank has traced ray %d", i)
 		}
 		s.Checksum += earth.Mix(uint64(i) ^ earth.Mix(math.Float64bits(seconds)))
 		if seconds != noRay {

@@ -2,7 +2,6 @@ package farm
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -163,11 +162,5 @@ func (o options) write(w io.Writer, results []*Result) error {
 	if !o.json {
 		return writeTable(w, results)
 	}
-	enc := json.NewEncoder(w)
-	for _, r := range results {
-		if err := enc.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return program.WriteJSON(w, results)
 }

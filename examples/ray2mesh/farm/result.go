@@ -65,15 +65,15 @@ func serial(ctx context.Context, p plan) (checksums, error) {
 // describe fills in what is known beforehand.
 func describe(f *farm) *Result {
 	return &Result{
-		Pattern: f.pattern, Ranks: f.comm.Size(), Sites: f.cast.sites, Bosses: f.cast.bosses, Workers: f.cast.workers,
+		Pattern: f.pattern, Ranks: f.comm.Size(), Sites: f.sites, Bosses: f.cast.bosses, Workers: f.cast.workers,
 		Rays: f.rays, Chunk: f.chunk,
 	}
 }
 
 // gather takes in one run of f. A collective call.
 func (r *Result) gather(ctx context.Context, f *farm, o outcome, all *[]phases) error {
-	p := []float64{o.phases.Broadcast, o.phases.Trace, o.phases.Merge, o.phases.All}
-	if err := mpilib.Allreduce(ctx, f.comm, p, p, mpilib.Max); err != nil {
+	p, err := tally.Slowest(ctx, f.comm, o.phases.Broadcast, o.phases.Trace, o.phases.Merge, o.phases.All)
+	if err != nil {
 		return err
 	}
 	*all = append(*all, phases{p[0], p[1], p[2], p[3]})

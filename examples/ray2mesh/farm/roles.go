@@ -1,16 +1,12 @@
 package farm
 
-import (
-	"fmt"
-
-	"github.com/isthmus-grid/isthmus/overlay"
-)
+import "fmt"
 
 // A pattern is who deals to whom.
 type pattern string
 
 // The patterns. In the vanilla one the master deals to all others; in the
-// hierarchical one to a boss in each site, who deals to the site's workers. auto
+// hierarchical one to a boss in each cluster, who deals to the cluster's workers. auto
 // is vanilla below so many processes that bosses, who trace no rays, pay.
 const (
 	vanilla      pattern = "vanilla"
@@ -33,31 +29,28 @@ const (
 type cast struct {
 	kinds           []kind
 	group           []int // the boss of a worker, a boss itself, -1 of who is dealt to by the master
-	sites           int
 	bosses, workers int
 }
 
-// newCast gives rank 0 the master's role. With bosses, it is the first other rank
-// of each site; a site with only one has nobody to deal to, so that one is a
-// worker of the master's.
-func newCast(places []overlay.NodeID, p pattern) (cast, error) {
-	if len(places) < 2 {
-		return cast{}, fmt.Errorf("%d rank: want a master and at least one worker; start two ranks or more", len(places))
+// newCast gives rank 0 the master's role, and the others theirs by their clusters, of
+// which clusters has the number of each rank's. With bosses, it is the first other rank of
+// each cluster; a cluster with only one has no workers to deal to, so that one is a worker
+// of the master's.
+func newCast(clusters []int, p pattern) (cast, error) {
+	if len(clusters) < 2 {
+		return cast{}, fmt.Errorf("%d rank: want a master and at least one worker; start two ranks or more", len(clusters))
 	}
-	c := cast{kinds: make([]kind, len(places)), group: make([]int, len(places))}
-	ofSite := make(map[overlay.SiteID][]int)
-	for r, place := range places {
+	c := cast{kinds: make([]kind, len(clusters)), group: make([]int, len(clusters))}
+	ofCluster := make(map[int][]int)
+	for r, cluster := range clusters {
 		c.group[r] = -1
-		members := ofSite[place.Site]
 		if r > 0 {
-			members = append(members, r)
+			ofCluster[cluster] = append(ofCluster[cluster], r)
 		}
-		ofSite[place.Site] = members
 	}
-	c.sites = len(ofSite)
 	c.kinds[0] = master
-	for _, members := range ofSite {
-		if p == vanilla || p == auto && len(places) < enoughForBosses || len(members) < 2 {
+	for _, members := range ofCluster {
+		if p == vanilla || p == auto && len(clusters) < enoughForBosses || len(members) < 2 {
 			c.workers += len(members)
 			continue
 		}

@@ -21,8 +21,12 @@ func isLoss(err error) bool {
 }
 
 // attempt has all ranks do something together, with those that are left when some die
-// meanwhile, until all that live have done it.
+// meanwhile, until all that live have done it. Where ranks have replicas these go on in the place of those that die, and the
+// job ends with a rank that has lost all of them.
 func (f *farm) attempt(ctx context.Context, do func() error) error {
+	if f.comm.World().Replicas() > 1 {
+		return do()
+	}
 	for {
 		err := do()
 		if err != nil && !isLoss(err) {
@@ -48,7 +52,7 @@ func (f *farm) agree(ctx context.Context, done bool) (bool, error) {
 		all = 0
 		for _, c := range []*mpilib.Comm{f.comm, f.upper, f.lower} {
 			if c != nil {
-				c.Revoke() // nobody is to wait for this rank; it fails only on one that was freed
+				c.Revoke() // so that no rank waits for this one; it fails only on one that was freed
 			}
 		}
 	}

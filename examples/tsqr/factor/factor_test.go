@@ -33,7 +33,7 @@ func TestBothWays(t *testing.T) {
 	}{{1, 1, 0, false}, {3, 1, 0, false}, {4, 2, 1, true}, {7, 3, 0, true}, {7, 3, 2, false}, {8, 4, 0, false}, {8, 4, 1, true}} {
 		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
 			const cols = 12
-			p := problem{rows: tt.ranks*cols + 29, cols: cols, seed: 4}
+			p := problem{rows: tt.ranks*cols + 29, cols: cols, seed: 4, prove: true}
 			alone, err := qr.Factor(qr.Random(p.seed, 0, p.rows, p.cols), true, qr.Alone{})
 			if err != nil {
 				t.Fatal(err)
@@ -183,6 +183,21 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// Only matrices up to a number of rows are proved, if there is one.
+func TestProveSome(t *testing.T) {
+	world(t, 2, 1, false, func(ctx context.Context, comm *mpilib.Comm) error {
+		o := options{rows: []int{64, 99}, cols: 8, method: methodTSQR, repeat: 1, proved: 64}
+		results, err := o.run(ctx, comm)
+		if err != nil {
+			return err
+		}
+		if small, tall := results[0], results[1]; !small.Verified || tall.Proved || tall.Verified || tall.Messages != 1 || tall.Seconds <= 0 {
+			return fmt.Errorf("%+v", results)
+		}
+		return report(ctx, comm, o, io.Discard)
+	})
+}
+
 func TestTooFewRows(t *testing.T) {
 	mpilib.TestWorld(t, 3, func(ctx context.Context, comm *mpilib.Comm) error {
 		err := report(ctx, comm, options{rows: []int{96, 95}, cols: 32, method: bothMethods, repeat: 1}, io.Discard)
@@ -201,8 +216,8 @@ func TestParse(t *testing.T) {
 		{"--rows 1,,2", "--rows 1,,2: want numbers of rows, separated by commas"},
 		{"--rows 0", "--rows 0: want numbers of rows, separated by commas"},
 		{"--method qr", "--method qr: want tsqr, columns or both"},
-		{"--mflops NaN", "--cols 64 --domains 0 --repeat 3 --mflops NaN: want at least 1, 0, 1 and 0"},
-		{"--repeat 0", "--cols 64 --domains 0 --repeat 0 --mflops 0: want at least 1, 0, 1 and 0"},
+		{"--mflops NaN", "--cols 64 --domains 0 --repeat 3 --mflops NaN --prove 0: want at least 1, 0, 1, 0 and 0"},
+		{"--repeat 0", "--cols 64 --domains 0 --repeat 0 --mflops 0 --prove 0: want at least 1, 0, 1, 0 and 0"},
 		{"here", `unexpected argument "here"; see tsqr --help`},
 	} {
 		got, err := parse(strings.Fields(tt.args), io.Discard)
@@ -217,7 +232,7 @@ func TestParse(t *testing.T) {
 
 // Places may be none: then all is one site.
 func TestNoPlaces(t *testing.T) {
-	if l := newLayout(make([]overlay.NodeID, 3), perRank); l.sites != 1 || len(l.steps) != 2 {
+	if l := newLayout(make([]overlay.NodeID, 3), make([]int, 3), perRank); l.sites != 1 || len(l.steps) != 2 {
 		t.Errorf("%+v", l)
 	}
 }

@@ -28,16 +28,17 @@ const (
 	oneForAll = -1
 )
 
-// newLayout cuts the ranks of each site, in rank order, into so many domains, or
-// as many as there are ranks if these are fewer.
-func newLayout(places []overlay.NodeID, domains int) layout {
+// newLayout cuts the ranks of each cluster, in rank order, into so many domains,
+// or as many as there are ranks if these are fewer. clusters has that of each rank.
+func newLayout(places []overlay.NodeID, clusters []int, domains int) layout {
 	l := layout{domain: make([]int, len(places)), places: places}
-	ofSite, order := grouped(ranks(len(places)), func(r int) overlay.SiteID { return places[r].Site })
-	l.sites = len(order)
+	_, sites := grouped(ranks(len(places)), func(r int) overlay.SiteID { return places[r].Site })
+	l.sites = len(sites)
+	ofCluster, order := grouped(ranks(len(places)), func(r int) int { return clusters[r] })
 	label := make([]int, len(places)) // not yet in order
 	labels := 0
-	for _, site := range order {
-		members := ofSite[site]
+	for _, cluster := range order {
+		members := ofCluster[cluster]
 		parts := min(domains, len(members))
 		if domains == perRank {
 			parts = len(members)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/examples/clusters"
+	"github.com/isthmus-grid/isthmus/mpilib"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -35,7 +37,7 @@ func TestTreeCrossesOncePerSite(t *testing.T) {
 							places[i], places[j] = places[j], places[i]
 						}
 					})
-					if err := proveTree(newLayout(places, domains), sites); err != nil {
+					if err := proveTree(newLayout(places, clusters.Of(places, nil), domains), sites); err != nil {
 						t.Fatalf("%d ranks on %d sites, in turn %v, %d domains: %v", ranks, sites, inTurn, domains, err)
 					}
 				}
@@ -80,19 +82,23 @@ func proveTree(l layout, sites int) error {
 
 func TestDomains(t *testing.T) {
 	places := spread(7, 2, true) // 0 2 4 6 and 1 3 5
+	groups := []mpilib.JobGroup{{Name: "few", First: 0, Count: 2}, {Name: "many", First: 2, Count: 5}}
 	for _, tt := range []struct {
+		groups          []mpilib.JobGroup
 		domains         int
 		domain, leaders []int
 	}{
-		{perRank, []int{0, 1, 2, 3, 4, 5, 6}, []int{0, 1, 2, 3, 4, 5, 6}},
-		{oneForAll, []int{0, 0, 0, 0, 0, 0, 0}, []int{0}},
-		{1, []int{0, 1, 0, 1, 0, 1, 0}, []int{0, 1}},
-		{2, []int{0, 1, 0, 1, 2, 3, 2}, []int{0, 1, 4, 5}},
-		{4, []int{0, 1, 2, 3, 4, 5, 6}, []int{0, 1, 2, 3, 4, 5, 6}},
+		{nil, perRank, []int{0, 1, 2, 3, 4, 5, 6}, []int{0, 1, 2, 3, 4, 5, 6}},
+		{nil, oneForAll, []int{0, 0, 0, 0, 0, 0, 0}, []int{0}},
+		{nil, 1, []int{0, 1, 0, 1, 0, 1, 0}, []int{0, 1}},
+		{nil, 2, []int{0, 1, 0, 1, 2, 3, 2}, []int{0, 1, 4, 5}},
+		{nil, 4, []int{0, 1, 2, 3, 4, 5, 6}, []int{0, 1, 2, 3, 4, 5, 6}},
+		{groups, 1, []int{0, 0, 1, 1, 1, 1, 1}, []int{0, 2}},
+		{groups, 2, []int{0, 1, 2, 2, 2, 3, 3}, []int{0, 1, 2, 5}},
 	} {
-		l := newLayout(places, tt.domains)
+		l := newLayout(places, clusters.Of(places, tt.groups), tt.domains)
 		if !slices.Equal(l.domain, tt.domain) || !slices.Equal(l.leaders, tt.leaders) {
-			t.Errorf("%d domains: %v led by %v, want %v by %v", tt.domains, l.domain, l.leaders, tt.domain, tt.leaders)
+			t.Errorf("groups %v, %d domains: %v led by %v, want %v by %v", tt.groups, tt.domains, l.domain, l.leaders, tt.domain, tt.leaders)
 		}
 	}
 }
@@ -100,7 +106,8 @@ func TestDomains(t *testing.T) {
 // With a power of two of ranks, a factor waits for no more messages than the
 // logarithm of them.
 func TestTreeIsShallow(t *testing.T) {
-	l := newLayout(spread(16, 4, false), perRank)
+	places := spread(16, 4, false)
+	l := newLayout(places, clusters.Of(places, nil), perRank)
 	depth := make([]int, 16)
 	for _, s := range l.steps {
 		depth[s.to] = max(depth[s.to], depth[s.from]) + 1

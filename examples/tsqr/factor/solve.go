@@ -1,12 +1,13 @@
 // Package factor is the program tsqr: the QR factorization of a tall and skinny
 // matrix whose rows lie on ranks of several sites, in two ways. "columns" goes
 // over all ranks column by column, as ScaLAPACK does, with two allreduces for
-// each. "tsqr" has each domain, a part of a site or a single rank, factor its
+// each. "tsqr" has each domain, a part of a cluster or a single rank, factor its
 // own rows and combines the domains' factors in pairs up a tree that crosses
 // between sites once for each site (Demmel, Grigori, Hoemmen, Langou,
 // "Communication-optimal parallel and sequential QR and LU factorizations",
 // LAPACK working note 204). Both run the same arithmetic (package qr), and each
-// result is proved by what defines it.
+// result is proved by what defines it. Clusters are the groups of the job, or its
+// sites (package clusters).
 //
 // Rows lie on ranks in rank order, in equal parts. State lives in a run.
 package factor
@@ -16,6 +17,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/examples/clusters"
 	"github.com/isthmus-grid/isthmus/examples/pace"
 	"github.com/isthmus-grid/isthmus/examples/tally"
 	"github.com/isthmus-grid/isthmus/examples/tsqr/qr"
@@ -31,6 +33,7 @@ const (
 type problem struct {
 	rows, cols int
 	seed       uint64
+	prove      bool
 }
 
 // solver is this rank's part of one way to solve problems.
@@ -48,7 +51,7 @@ func newSolver(ctx context.Context, comm *mpilib.Comm, domains int, mflops float
 	if err != nil {
 		return nil, err
 	}
-	l := newLayout(places, domains)
+	l := newLayout(places, clusters.Of(places, comm.World().JobGroups()), domains)
 	domain, err := comm.Split(ctx, l.domain[comm.Rank()], comm.Rank())
 	if err != nil {
 		return nil, err

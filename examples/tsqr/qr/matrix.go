@@ -1,7 +1,7 @@
 // Package qr is the arithmetic of a QR factorization of rows that lie on
 // several ranks: Householder reflections of one panel, and the combination of
 // two triangular factors. It knows no messages: what ranks must add up goes
-// through a Crew. It keeps no state; matrices belong to whoever made them.
+// through a Crew. It keeps no state; matrices belong to their creators.
 package qr
 
 import "math"

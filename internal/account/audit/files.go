@@ -105,7 +105,7 @@ func list(folder, stem string) ([]logFile, error) {
 		}
 		files = append(files, logFile{path: filepath.Join(folder, e.Name()), seq: seq, size: info.Size()})
 	}
-	slices.SortFunc(files, func(a, b logFile) int {
+	slices.SortStableFunc(files, func(a, b logFile) int {
 		if a.seq != b.seq {
 			return int(min(max(int64(a.seq-b.seq), -1), 1))
 		}

@@ -63,7 +63,7 @@ func Chains(paths []string) ([]Chain, error) {
 		slices.Sort(files) // the numbers have leading zeros
 		out = append(out, Chain{name, files})
 	}
-	slices.SortFunc(out, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(out, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 

@@ -29,7 +29,7 @@ func Bound(samples []Sample, limit int) []Sample {
 	if len(samples) <= limit {
 		return samples
 	}
-	slices.SortFunc(samples, func(a, b Sample) int {
+	slices.SortStableFunc(samples, func(a, b Sample) int {
 		if c := cmp.Compare(b.Value, a.Value); c != 0 {
 			return c
 		}

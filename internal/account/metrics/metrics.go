@@ -100,7 +100,7 @@ func (s source) Collect(ch chan<- prometheus.Metric) { s.Read(Writer{ch}) }
 var (
 	buildInfo   = Gauge("isthmus_build_info", "1, with the daemon's build in its labels.", "daemon", "version", "protocol", "goversion")
 	certificate = Gauge("isthmus_certificate_expiry_timestamp_seconds", "When the daemon's certificate expires, in seconds since 1970.")
-	limitUsed   = Gauge("isthmus_limit_used", "Places taken under a limit of the settings; under one for each node, site, source, user or peer, by whoever has the most.", "limit")
+	limitUsed   = Gauge("isthmus_limit_used", "Places taken under a limit of the settings; under one for each node, site, source, user or peer, by the one with the most.", "limit")
 	limitMax    = Gauge("isthmus_limit_max", "Places that there are under a limit of the settings.", "limit")
 	limitOver   = Counter("isthmus_limit_refused_total", "What was refused, or ended, because a limit of the settings was reached.", "limit")
 )

@@ -128,7 +128,7 @@ func (m *Meter) Flows(now time.Time) []Flow {
 			all = append(all, one)
 		}
 	}
-	slices.SortFunc(all, func(a, b Flow) int {
+	slices.SortStableFunc(all, func(a, b Flow) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.By, b.By))
 	})
 	return all

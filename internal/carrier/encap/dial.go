@@ -439,7 +439,7 @@ func (f *failures) add(t try) { *f = append(*f, t) }
 // err returns the error of a dial whose forms all failed. It has the class of the first in the
 // forms' order.
 func (f failures) err(addr string) error {
-	slices.SortFunc(f, func(a, b try) int { return int(a.form) - int(b.form) })
+	slices.SortStableFunc(f, func(a, b try) int { return int(a.form) - int(b.form) })
 	var texts []string
 	last := ""
 	for _, t := range f {

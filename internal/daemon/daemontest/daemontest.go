@@ -22,6 +22,9 @@ import (
 
 var update = flag.Bool("update", false, "write the sample settings in deploy/config instead of comparing them")
 
+// Updating reports whether tests are to write what they compare with.
+func Updating() bool { return *update }
+
 // patience bounds every wait. It only affects how long a broken test takes.
 const patience = 60 * time.Second
 

@@ -14,6 +14,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
+// DefaultSocket is the socket that a helper's settings have by default.
+const DefaultSocket = "/run/isthmus/helper.sock"
+
 const (
 	// maxIncoming bounds the carriers that wait for Accept. At the bound, further ones are closed
 	// and counted; their diallers see the close.

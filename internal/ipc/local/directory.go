@@ -63,16 +63,28 @@ func Listen(dir string, process overlay.ProcessName) (*Directory, error) {
 	return d, nil
 }
 
-func (d *Directory) listen() error {
-	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+// HasRoom reports whether the paths of sockets in dir can be short enough for the system.
+func HasRoom(dir string) bool { return len(dir)+len("/rank-4294967295-01234567.sock") <= maxSocketPath }
+
+// MakeFolder creates dir if needed (mode 0700), and refuses one that others can enter.
+func MakeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	info, err := os.Stat(d.dir)
+	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%w: %s can be entered by others (mode %04o): run chmod 700 %[2]s", overlay.ErrForbidden, d.dir, info.Mode().Perm())
+		return fmt.Errorf("%w: %s can be entered by others (mode %04o): run chmod 700 %[2]s", overlay.ErrForbidden, dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+func (d *Directory) listen() error {
+	err := MakeFolder(d.dir)
+	if err != nil {
+		return err
 	}
 	name := d.socket(d.process.Rank)
 	if len(name) > maxSocketPath {
@@ -110,7 +122,7 @@ func (d *Directory) suffix(kind string) string {
 	return fmt.Sprintf("-%s.%s", job[max(0, len(job)-digits):], kind)
 }
 
-// hasLeft reports whether a rank has left this job, as far as that can be told.
+// hasLeft reports whether a rank has left this job, as far as that can be determined.
 func (d *Directory) hasLeft(rank uint32) bool {
 	if d.again {
 		return false

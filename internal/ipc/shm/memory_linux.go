@@ -31,7 +31,7 @@ func OpenMemory(o Descriptor) (*Memory, error) {
 // Read fills local with the peer's memory at address addr. Each piece is read together with the
 // peer's nonce, so that nothing is accepted from another process that reuses the number of one that
 // ended; in that case, and when the peer has no such memory, part of local may have been
-// overwritten. The peer must not modify the memory until it is told that the read is over.
+// overwritten. The peer must not modify the memory before it learns that the read is over.
 func (m *Memory) Read(local []byte, addr uint64) error {
 	return m.pieces("read", local, addr, m.readPiece)
 }

@@ -16,7 +16,7 @@ type Receiver struct {
 	have bool           // Next returned it
 	head [HeadSize]byte // copy of its head
 
-	acked     uint64 // records that the sender was told of
+	acked     uint64 // records acknowledged to the sender
 	untold    int    // bytes of data since
 	announced bool   // that this end sleeps
 }

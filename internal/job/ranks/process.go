@@ -143,7 +143,7 @@ const maxInPipe = 1 << 20
 
 // start starts a rank of a job.
 func start(ctx context.Context, j Job, rank int, place string, key *os.File, output Output) (*Process, error) {
-	s := Spec{Argv: j.Argv, Env: environment(j, rank, place), Key: key}
+	s := Spec{Argv: j.Argv, Env: environment(j, rank, place), Key: key, Attr: dieWithParent()}
 	var err error
 	if s.Stdout, s.Stderr, err = output.Of(Place{Host: j.Label, Rank: rank}); err != nil {
 		return nil, err
@@ -182,6 +182,16 @@ func Environment(groups jobgroups.Layout, rank, size int) []string {
 		env = append(env, jobgroups.Env+"="+groups.String())
 	}
 	return env
+}
+
+// SpareEnvironment returns what tells a process of a job with spare numbers about them: how many there are,
+// and which ranks the processes that have one so far go on with.
+func SpareEnvironment(spares int, replacements []uint32) []string {
+	var list []string
+	for _, rank := range replacements {
+		list = append(list, strconv.FormatUint(uint64(rank), 10))
+	}
+	return []string{EnvSpares + "=" + strconv.Itoa(spares), EnvReplacements + "=" + strings.Join(list, ",")}
 }
 
 // input is what rank 0 reads instead of r. It does not get a terminal: the rank is in its own

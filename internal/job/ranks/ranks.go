@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,10 +27,12 @@ import (
 
 // The environment that describes a process's place in the job; package mpilib reads it.
 const (
-	EnvRank   = "ISTHMUS_RANK"   // rank in the job's world
-	EnvSize   = "ISTHMUS_SIZE"   // size of the world
-	EnvHelper = "ISTHMUS_HELPER" // path of the helper's socket
-	EnvDir    = "ISTHMUS_DIR"    // in place of EnvHelper: folder of the processes' own sockets
+	EnvRank   = "ISTHMUS_RANK"       // rank in the job's world
+	EnvSize   = "ISTHMUS_SIZE"       // size of the world
+	EnvFirst  = "ISTHMUS_FIRST_RANK" // rank of the first process of another launcher, which starts a share of them
+	EnvHelper = "ISTHMUS_HELPER"     // path of the helper's socket
+	EnvDir    = "ISTHMUS_DIR"        // in place of EnvHelper: folder of the processes' own sockets
+	EnvReport = "ISTHMUS_REPORT"     // where the process writes its links: a file to append to, or a folder
 )
 
 // The environment of a process of a job with replicated ranks. Replica c of rank k of n is registered
@@ -40,6 +43,14 @@ const (
 	EnvReplicas          = "ISTHMUS_COPIES"             // of each rank; not set: 1, or replicas are independent
 	EnvReplicaTable      = "ISTHMUS_REPLICA_TABLE"      // parallel or primary: which replicas serve which
 	EnvSendDeterministic = "ISTHMUS_SEND_DETERMINISTIC" // 1: no send depends on the order of arrivals
+)
+
+// The environment of a process of a job whose lost processes are replaced. Such a process has a number from
+// EnvSize on as its EnvRank; with replicas one from EnvReplicas * EnvSize on as its EnvProcess.
+const (
+	EnvSpares       = "ISTHMUS_SPARES"       // how many process numbers there are beyond EnvSize
+	EnvReplacements = "ISTHMUS_REPLACEMENTS" // the rank that each process so far goes on with: of EnvSize, EnvSize+1, ..., separated by commas; may be empty
+	EnvProcess      = "ISTHMUS_PROCESS"      // with replicas: the number of a process that comes in place of replica EnvReplica of EnvRank, which is lost
 )
 
 // grace is how long a process has between SIGTERM and SIGKILL.
@@ -60,6 +71,8 @@ type Job struct {
 	// Survive makes the other processes continue when one fails. A process killed by a signal then
 	// does not fail the job, as long as another one exits with status 0.
 	Survive bool
+
+	Started func() // called once all processes have been started; nil: not
 
 	Stdin  io.Reader // goes to rank 0, if it is here; may still be read when Run returns, unless it is a file
 	Stdout io.Writer // whole lines, from one process at a time; nil discards them
@@ -110,7 +123,7 @@ func (e *SignalError) ExitCode() int { return 128 + int(e.Signal) }
 // process receives SIGINT, SIGTERM or SIGHUP, the others get SIGTERM and, 2 s later, SIGKILL. The
 // error is an *ExitError of the process that failed first, a *SignalError, or wraps the cause of
 // ctx's end. A signal that this process was started to ignore, as by nohup, ends nothing. See also
-// Job.Survive.
+// Job.Survive. On Linux, if this process dies, so do the ranks, but not what they have started.
 func Run(ctx context.Context, j Job) error {
 	if err := j.Check(); err != nil {
 		return err
@@ -118,10 +131,10 @@ func Run(ctx context.Context, j Job) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	defer failOnSignal(fail)()
-	place := EnvHelper + "=" + j.Helper
+	place, dir := EnvHelper+"="+j.Helper, ""
 	if j.Helper == "" {
-		dir, err := os.MkdirTemp("", "isthmus-job-")
-		if err != nil {
+		var err error
+		if dir, err = os.MkdirTemp("", "isthmus-job-"); err != nil {
 			return err
 		}
 		defer os.RemoveAll(dir)
@@ -140,20 +153,26 @@ func Run(ctx context.Context, j Job) error {
 	}
 	var running sync.WaitGroup
 	ended := &endings{survive: j.Survive, fail: fail}
+	defer holdThread()()
+	started := true
 	for i := range j.Count {
 		rank := j.First + i
 		p, err := start(ctx, j, rank, place, key, output)
 		if err != nil {
 			fail(&ExitError{Rank: rank, Status: StartStatus(err), Err: err})
+			started = false
 			break
 		}
 		running.Go(func() {
 			if err := p.Wait(); err != nil {
 				ended.exitedWithError(&ExitError{Rank: rank, Status: p.Status(), Err: err})
 			} else {
-				ended.exitedOK()
+				ended.exitedOK(rank, stillListed(dir, rank))
 			}
 		})
+	}
+	if started && j.Started != nil {
+		j.Started()
 	}
 	running.Wait()
 	cause := context.Cause(ctx)
@@ -179,15 +198,25 @@ type endings struct {
 	failed *ExitError // the first that exited with a status other than 0
 	killed *ExitError // the first that a signal ended
 	good   bool       // one exited with status 0
+	early  []int      // ranks that exited with status 0 and are missed by the others
 }
 
-func (e *endings) exitedOK() {
+// exitedOK records an exit with status 0, of a process that has left the job, or is early.
+func (e *endings) exitedOK(rank int, early bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.good = true
+	if early {
+		e.early = append(e.early, rank)
+	}
 }
 
 func (e *endings) exitedWithError(how *ExitError) {
+	e.mu.Lock()
+	if len(e.early) > 0 { // which is more likely to be the cause
+		how.Err = fmt.Errorf("%w, after rank %d had ended with status 0 and without Finalize", how.Err, e.early[0])
+	}
+	e.mu.Unlock()
 	if !e.survive {
 		e.fail(how)
 		return
@@ -214,6 +243,16 @@ func (e *endings) verdict() error {
 		return e.killed
 	}
 	return nil
+}
+
+// stillListed reports whether a process of a job that meets in a folder has ended and left its socket
+// there: it has not left the job as the library does in Finalize.
+func stillListed(dir string, rank int) bool {
+	if dir == "" {
+		return false
+	}
+	sockets, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("rank-%d-*.sock", rank)))
+	return err == nil && len(sockets) > 0
 }
 
 // failOnSignal calls fail at the first signal that must end a job, until the returned function is

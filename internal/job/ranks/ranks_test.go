@@ -103,6 +103,8 @@ func play(part, arg string) {
 		if err := Run(context.Background(), jobOf(arg, "", 1, os.Stdin, os.Stdout)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
+	case "launch stubborn": // a job of one that holds a file
+		Run(context.Background(), jobOf("stubborn", arg, 1, nil, os.Stdout))
 	}
 }
 
@@ -245,6 +247,20 @@ func TestTheOthersSurvive(t *testing.T) {
 				t.Errorf("%s: rank %d said nothing, or too much:\n%s", tc.arg, rank, out.String())
 			}
 		}
+	}
+}
+
+// Started is called once, when all ranks have been started, and not when one could not be.
+func TestStarted(t *testing.T) {
+	calls := 0
+	j := jobOf("print", "x\n", 3, nil, nil)
+	j.Started = func() { calls++ }
+	if err := run(t, j); err != nil || calls != 1 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+	j.Argv = []string{"/no/such/program"}
+	if err := run(t, j); err == nil || calls != 1 {
+		t.Errorf("of a program that does not exist: %d calls, %v", calls-1, err)
 	}
 }
 
@@ -616,5 +632,27 @@ func TestOutputIsPassedOnLate(t *testing.T) {
 	passOn(&got, r)
 	if got.String() != "last words\n" {
 		t.Errorf("got %q", got.String())
+	}
+}
+
+// A rank that ended well, but without Finalize, is named as what came before the failure of another.
+func TestWhoLeftEarlyIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"rank-1-0a.sock", "rank-12-0a.sock", "rank-2-0a.left"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got error
+	e := &endings{fail: func(err error) { got = err }}
+	for _, rank := range []int{2, 1, 3} {
+		e.exitedOK(rank, stillListed(dir, rank))
+	}
+	e.exitedWithError(&ExitError{Rank: 0, Status: 4, Err: errors.New("exit status 4")})
+	if want := "rank 0: exit status 4, after rank 1 had ended with status 0 and without Finalize"; got == nil || got.Error() != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	if stillListed("", 1) {
+		t.Error("a job with a helper has no folder")
 	}
 }

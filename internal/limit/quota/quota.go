@@ -43,7 +43,7 @@ func (r Rules) Lowest(project bool) (Rate, string) {
 	return low, key
 }
 
-func (r Rules) trickle() Rate {
+func (r Rules) minRate() Rate {
 	if r.Trickle == 0 {
 		return DefaultTrickle
 	}
@@ -134,8 +134,8 @@ func (q *Quota) projectRate(name string, now time.Time) Rate {
 }
 
 func (q *Quota) rateOf(l Limits, used uint64) Rate {
-	if exceeded(used, l.Month) && (l.Rate == 0 || q.rules.trickle() < l.Rate) {
-		return q.rules.trickle()
+	if exceeded(used, l.Month) && (l.Rate == 0 || q.rules.minRate() < l.Rate) {
+		return q.rules.minRate()
 	}
 	return l.Rate
 }

@@ -23,7 +23,7 @@ func (s *Side) OverIPv6() (*Side, error) {
 	case s.Address.Is4() && s.Other.Is6():
 		six.Address = s.Other
 	case !s.Address.Is6():
-		return nil, fmt.Errorf("%w: this host has no IPv6 address to meet others from, though its site's profile says so", overlay.ErrUnreachable)
+		return nil, fmt.Errorf("%w: this host has no IPv6 address, though its site's profile declares IPv6", overlay.ErrUnreachable)
 	case !s.Profile.IPv6:
 		return s, nil
 	}

@@ -124,8 +124,8 @@ func (s *PortPool) expire(now time.Time) {
 	}
 }
 
-// want requests a spare port, if there is none.
-func (s *PortPool) want(side *Side) {
+// requestSpare requests a spare port, if there is none.
+func (s *PortPool) requestSpare(side *Side) {
 	if s == nil {
 		return
 	}
@@ -392,5 +392,5 @@ func (s *Side) Keep(peer string, port []byte) {
 		s.Log.Debug("a peer's reserved port cannot be read", "peer", peer, "error", err)
 		return
 	}
-	s.PortPool.want(s)
+	s.PortPool.requestSpare(s)
 }

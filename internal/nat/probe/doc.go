@@ -33,7 +33,8 @@
 //	MTU               Only where datagrams pass, and between sizes that are tried
 //	                  or that a router reported. A packet larger than 1500 bytes
 //	                  is not tried.
-//	privileged        Of the node that measures; others are not asked.
+//	privileged,       Of the node that measures; others are not asked.
+//	high_ports_only
 //	IPv6              Only when a reflector has an IPv6 address, and its rules only when
 //	                  the broker has one. A range of ports is not tried over IPv6 where there
 //	                  is IPv4, and neither are how much passes and how long mappings live.

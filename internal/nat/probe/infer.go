@@ -38,14 +38,15 @@ const (
 	IPv6Egress  = "ipv6_rules.egress"
 	IPv6UDP     = "ipv6_rules.udp"
 
-	Privileged = "privileged"
+	Privileged    = "privileged"
+	HighPortsOnly = "high_ports_only"
 )
 
 // Fields returns the fields in the order of findings.
 func Fields() []string {
 	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort,
 		NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort, Egress, UDP,
-		UDPRate, MTU, Stripped, IdleTCP, IdleUDP, IPv6, IPv6Only, IPv6Inbound, IPv6Filter, IPv6Refusal, IPv6Egress, IPv6UDP, Privileged}
+		UDPRate, MTU, Stripped, IdleTCP, IdleUDP, IPv6, IPv6Only, IPv6Inbound, IPv6Filter, IPv6Refusal, IPv6Egress, IPv6UDP, Privileged, HighPortsOnly}
 }
 
 // Finding is one field of a measured profile.
@@ -127,6 +128,7 @@ func Infer(o Observations) Result {
 	note(IPv6Only, take(&p.IPv6Only, o.ipv6Only()), o.ipv6Only().how)
 	o.noteIPv6Rules(p, note)
 	note(Privileged, take(&p.Privileged, o.privileged()), o.privileged().how)
+	note(HighPortsOnly, take(&p.HighPortsOnly, o.highPortsOnly()), o.highPortsOnly().how)
 	return r
 }
 
@@ -259,7 +261,7 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) inferred[
 	fresh, err := o.calls(Fresh, false)
 	switch {
 	case nat.measured && nat.translates:
-		return is(overlay.FilterStateful, "a NAT tracks connections by its nature; what else filters cannot be told behind it")
+		return is(overlay.FilterStateful, "a NAT tracks connections by its nature; what else filters cannot be determined behind it")
 	case len(fresh) == 0:
 		return unknown[overlay.Filter]("%s", err)
 	case inbound == overlay.InboundOpen:
@@ -275,7 +277,7 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) inferred[
 	if c := datagrams[0]; c.Arrived {
 		return is(overlay.FilterStateless, "it refuses a SYN from %v, but an unsolicited datagram arrived", c.From.Addr())
 	}
-	return is(overlay.FilterStateful, "answers to datagrams come in, and an unsolicited one from %v did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From.Addr())
+	return is(overlay.FilterStateful, "answers to datagrams come in, and an unsolicited one from %v did not; whether invalid packets are dropped, too, cannot be determined", datagrams[0].From.Addr())
 }
 
 // filterByTCP determines the filter where datagrams cannot.
@@ -288,7 +290,7 @@ func (o Observations) filterByTCP() inferred[overlay.Filter] {
 	case c.Err != "":
 		return unknown[overlay.Filter](refuses+"; without UDP, only a SYN that follows one of this host's tells stateless and stateful ones apart: %s", c.Err)
 	case c.Connected:
-		return is(overlay.FilterStateful, refuses+", but one from %v came in after this host had sent one there; whether invalid packets are dropped, too, cannot be told", c.From)
+		return is(overlay.FilterStateful, refuses+", but one from %v came in after this host had sent one there; whether invalid packets are dropped, too, cannot be determined", c.From)
 	}
 	return is(overlay.FilterStateless, refuses+", also one from %v after this host had sent one there: a SYN of its own opens no way", c.From)
 }

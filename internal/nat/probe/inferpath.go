@@ -232,6 +232,16 @@ func (o Observations) privileged() inferred[bool] {
 	return is(true, "raw sockets were opened at the node that measured; the site's other nodes were not asked")
 }
 
+func (o Observations) highPortsOnly() inferred[bool] {
+	switch {
+	case o.Port443 == nil:
+		return unknown[bool]("it was not tried to bind port 443")
+	case o.Port443.Err != "":
+		return is(true, "port 443 was not bound: %s", o.Port443.Err)
+	}
+	return is(false, "port 443 may be bound at the node that measured; the site's other nodes were not asked")
+}
+
 // Findings returns the findings for IdleTCP and IdleUDP.
 func (o IdleObservations) Findings() []Finding {
 	var all []Finding

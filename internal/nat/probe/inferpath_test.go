@@ -25,7 +25,7 @@ func TestInferPath(t *testing.T) {
 		want string // as in TestInfer, plus a word of the reason, after /
 	}{
 		{"no UDP", Observations{UDP: bySTUN(nobody, nobody)}, "udp_rate=/answered mtu=/answered"},
-		{"not tried", Observations{UDP: stun}, "udp_rate=/rates mtu=/answered ipv6=/IPv6 privileged=/tried idle_tcp=/minutes"},
+		{"not tried", Observations{UDP: stun}, "udp_rate=/rates mtu=/answered ipv6=/IPv6 privileged=/tried high_ports_only=/tried idle_tcp=/minutes"},
 		{"no socket", Observations{UDP: stun, RateErr: "too many open files", Sizes: &PathSizes{Err: "permission denied"}}, "udp_rate=/files mtu=/denied"},
 
 		{"free", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 64*k), step(3*m, true, 2900*k)}}, "udp_rate=none/2.25"},
@@ -61,6 +61,8 @@ func TestInferPath(t *testing.T) {
 		{"translated IPv6", Observations{IPv6: []View{{To: netip.MustParseAddrPort(v6Broker), Local: netip.MustParseAddrPort("[fd00::1]:4"), Seen: netip.MustParseAddrPort(v6Node)}}}, "ipv6=false/translated"},
 
 		{"raw sockets", Observations{Raw: &Privilege{}}, "privileged=true"},
+		{"port 443", Observations{Port443: &Privilege{}}, "high_ports_only=false"},
+		{"no port 443", Observations{Port443: &Privilege{Err: "permission denied"}}, "high_ports_only=true/denied"},
 		{"no raw sockets", Observations{Raw: &Privilege{Err: "operation not permitted"}}, "privileged=false/permitted"},
 	} {
 		r := Infer(tc.o)
@@ -119,6 +121,8 @@ func TestBoundsDiffer(t *testing.T) {
 		{overlay.SiteProfile{IdleUDP: 300, IdleTCP: 3600}, "idle_udp=25 idle_tcp=110", 2},
 		{overlay.SiteProfile{}, "ipv6=true privileged=true", 0},
 		{overlay.SiteProfile{IPv6: true, Privileged: true}, "ipv6=false privileged=false", 2},
+		{overlay.SiteProfile{}, "high_ports_only=true", 1},
+		{overlay.SiteProfile{HighPortsOnly: true}, "high_ports_only=false", 0},
 	} {
 		if got := measured(tc.m).Differences(tc.p); len(got) != tc.want {
 			t.Errorf("%+v and %s: %+v", tc.p, tc.m, got)

@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/internal/testload"
@@ -170,7 +171,7 @@ func want(p overlay.SiteProfile, field string) string {
 		NATMapping: p.NAT.Mapping.String(), NATFiltering: p.NAT.Filtering.String(), NATKeepsPort: fmt.Sprint(p.NAT.KeepsPort),
 		NATUDPMapping: p.DatagramNAT().Mapping.String(), NATUDPFiltering: p.DatagramNAT().Filtering.String(), NATUDPKeepsPort: fmt.Sprint(p.DatagramNAT().KeepsPort),
 		Egress: p.Egress.String(), UDP: fmt.Sprint(p.UDP), MTU: bound{value: uint64(p.MTU)}.String(),
-		IPv6: fmt.Sprint(p.IPv6), IPv6Only: fmt.Sprint(p.IPv6Only), Privileged: fmt.Sprint(p.Privileged),
+		IPv6: fmt.Sprint(p.IPv6), IPv6Only: fmt.Sprint(p.IPv6Only), Privileged: fmt.Sprint(p.Privileged), HighPortsOnly: "false",
 	}[field]
 }
 
@@ -226,7 +227,7 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string, trut
 	if truth.GatewayOnly {
 		host = l.Host(site + "/gw")
 	}
-	opts := Options{Grid: g, Ports: truth.Ports, Do: host.Do, Rates: rates[:2], Raw: traverse.Available}
+	opts := Options{Grid: g, Ports: truth.Ports, Do: host.Do, Rates: rates[:2], Raw: traverse.Available, Port443: simopen.MayBind443}
 	if l.Proxy(site) != nil {
 		opts.HTTPProxy = carrier.HTTPProxy{Addr: net.JoinHostPort(l.Host(site+"/proxy").Addr().String(), "3128")}
 	}

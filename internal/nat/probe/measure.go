@@ -43,6 +43,9 @@ type Options struct {
 	// Raw returns nil if this process may send and receive raw packets, or an error; a nil Raw
 	// means that this is not tested. It is run by Do.
 	Raw func() error
+
+	// Port443 is the same for binding port 443.
+	Port443 func() error
 }
 
 // Bounds of a measurement.
@@ -94,17 +97,22 @@ func (o Options) complete() Options {
 
 // lookAtPath measures how much passes, after everything that lost datagrams would disturb.
 func (m *measurement) lookAtPath(ctx context.Context) {
-	if m.opts.Raw != nil {
-		err := m.opts.Do(m.opts.Raw)
-		m.o.Raw = &Privilege{}
-		if err != nil {
-			m.o.Raw.Err = err.Error()
-		}
-	}
+	m.o.Raw, m.o.Port443 = m.privilege(m.opts.Raw), m.privilege(m.opts.Port443)
 	if got := answered(m.o.UDP); len(got) > 0 {
 		m.lookSizes(ctx, got[0].To)
 		m.lookRate(ctx, got[0].To)
 	}
+}
+
+// privilege returns what a test says; nil without one.
+func (m *measurement) privilege(test func() error) *Privilege {
+	if test == nil {
+		return nil
+	}
+	if err := m.opts.Do(test); err != nil {
+		return &Privilege{err.Error()}
+	}
+	return &Privilege{}
 }
 
 // point is one reflector.

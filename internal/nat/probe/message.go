@@ -87,6 +87,10 @@ func (m Measured) Differences(p overlay.SiteProfile) []Difference {
 			if declared == "false" {
 				continue
 			}
+		case HighPortsOnly:
+			if declared == "true" {
+				continue
+			}
 		}
 		strict := f.Field == Filter && declared == overlay.FilterStrict.String() && f.Value == overlay.FilterStateful.String()
 		if f.HasValue() && declared != "" && declared != f.Value && !strict {
@@ -138,6 +142,8 @@ func Value(p overlay.SiteProfile, field string) string {
 		return ipv6Value(p, field)
 	case Privileged:
 		return strconv.FormatBool(p.Privileged)
+	case HighPortsOnly:
+		return strconv.FormatBool(p.HighPortsOnly)
 	}
 	return ""
 }
@@ -242,6 +248,8 @@ func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 		setIPv6Value(p, f)
 	case Privileged:
 		p.Privileged = f.Value == "true"
+	case HighPortsOnly:
+		p.HighPortsOnly = f.Value == "true"
 	}
 }
 

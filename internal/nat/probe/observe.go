@@ -26,12 +26,13 @@ type Observations struct {
 	Sizes   *PathSizes // nil: not tried, since no datagram was answered
 	Rate    []RateStep // in the order of time
 	RateErr string     // why there is none
-	Raw     *Privilege // nil: not tried
+	Raw     *Privilege // to send and receive raw packets; nil: not tried
+	Port443 *Privilege // to bind port 443; nil: not tried
 }
 
-// Privilege says whether raw packets may be sent and received.
+// Privilege says whether this process may do something.
 type Privilege struct {
-	Err string // why not; empty: they may
+	Err string // why not; empty: it may
 }
 
 // View is one question to a reflector for this host's address.
@@ -98,14 +99,14 @@ const (
 // sort orders concurrent observations, so that equal sites have equal findings.
 func (o *Observations) sort() {
 	for _, views := range [][]View{o.TCP, o.UDP, o.IPv6} {
-		slices.SortFunc(views, func(a, b View) int {
+		slices.SortStableFunc(views, func(a, b View) int {
 			return cmp.Or(cmp.Compare(a.Socket, b.Socket), a.To.Compare(b.To))
 		})
 	}
 	if o.OverIPv6 != nil {
 		o.OverIPv6.sort()
 	}
-	slices.SortFunc(o.Calls, func(a, b Call) int {
+	slices.SortStableFunc(o.Calls, func(a, b Call) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Port, b.Port), a.From.Compare(b.From))
 	})
 }

@@ -159,7 +159,7 @@ func (r *rateRun) step(ctx context.Context, rate uint64, echoed bool) (RateStep,
 		r.mu.Unlock()
 		r.c.Write(request.Raw) // a failed write gets no answer
 	}
-	if !r.linger(ctx) {
+	if !r.awaitAnswers(ctx) {
 		return RateStep{}, false
 	}
 	r.mu.Lock()
@@ -177,8 +177,8 @@ func (r *rateRun) begin(n int) {
 	r.sent, r.arrivals, r.left = make([]time.Time, n), make([]time.Time, n), n
 }
 
-// linger waits until all answers arrived or no more are expected; it returns false when ctx ended.
-func (r *rateRun) linger(ctx context.Context) bool {
+// awaitAnswers waits until all answers arrived or no more are expected; it returns false when ctx ended.
+func (r *rateRun) awaitAnswers(ctx context.Context) bool {
 	end := time.NewTimer(rateLinger)
 	defer end.Stop()
 	for {

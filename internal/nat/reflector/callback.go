@@ -149,7 +149,7 @@ func outcome(t Target, bound time.Duration, err error) *controlpb.CallBackRespon
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPROTO):
 		return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_UNREACHABLE, Text: fmt.Sprintf("a %s to %v drew an ICMP error: %v", what, t.To, cause(err))}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &ne) && ne.Timeout():
-		return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_SILENT, Text: fmt.Sprintf("nothing came back from %v within %v", t.To, bound)}
+		return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_SILENT, Text: fmt.Sprintf("no answer from %v within %v", t.To, bound)}
 	}
 	return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_UNKNOWN, Text: fmt.Sprintf("could not send a %s to %v: %v", what, t.To, cause(err))}
 }

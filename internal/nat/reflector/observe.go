@@ -95,24 +95,24 @@ func (o *Observer) Serve(ctx context.Context, ln net.Listener) error {
 // Take reads the first frame of c, answers it if it is an observe frame and refuses it otherwise.
 // It owns c and returns when c is closed.
 func (o *Observer) Take(ctx context.Context, c net.Conn) {
-	defer c.Close()
-	place, err := o.places.Enter(c)
-	if err != nil {
-		return
-	}
-	defer place.Leave()
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	c.SetDeadline(time.Now().Add(firstFrame))
-	frame, err := wire.Read(c)
-	if _, ok := frame.(*wire.Observe); err != nil || !ok {
-		o.refuse(c, frame, err)
-		return
-	}
-	o.serveConn(c)
+	o.within(ctx, c, func() {
+		c.SetDeadline(time.Now().Add(firstFrame))
+		frame, err := wire.Read(c)
+		if _, ok := frame.(*wire.Observe); err != nil || !ok {
+			o.refuse(c, frame, err)
+			return
+		}
+		o.serveConn(c)
+	})
 }
 
 // Answer is Take for a connection whose first observe frame has been read already.
 func (o *Observer) Answer(ctx context.Context, c net.Conn) {
+	o.within(ctx, c, func() { o.serveConn(c) })
+}
+
+// within runs serve if the limits on connections admit c, ends it with ctx, and closes c.
+func (o *Observer) within(ctx context.Context, c net.Conn, serve func()) {
 	defer c.Close()
 	place, err := o.places.Enter(c)
 	if err != nil {
@@ -120,7 +120,7 @@ func (o *Observer) Answer(ctx context.Context, c net.Conn) {
 	}
 	defer place.Leave()
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	o.serveConn(c)
+	serve()
 }
 
 // serveConn answers the question that was read and those that follow, until the peer closes, its

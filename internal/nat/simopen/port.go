@@ -69,8 +69,8 @@ func (p *Port) Close() error {
 	return p.listener.Close()
 }
 
-// hold keeps a connection open until Close.
-func (p *Port) hold(c *net.TCPConn) error {
+// keepOpen keeps a connection open until Close.
+func (p *Port) keepOpen(c *net.TCPConn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -128,7 +128,7 @@ func (p *Port) ask(ctx context.Context, c *connecting, reflector netip.AddrPort)
 		conn.Close()
 		return netip.AddrPort{}, Sample{}, err
 	}
-	if err := p.hold(conn); err != nil {
+	if err := p.keepOpen(conn); err != nil {
 		return netip.AddrPort{}, Sample{}, err
 	}
 	return seen, sample, nil

@@ -63,7 +63,7 @@ func (e *Engine) Connect(ctx context.Context, r Request) (*net.TCPConn, error) {
 	delivering.Wait()
 	if err == nil {
 		if w.repeats {
-			w.linger() // the target's tracker may not be satisfied yet
+			w.endAfterRepeats() // the target's tracker may not be satisfied yet
 		} else {
 			w.Close()
 		}
@@ -143,7 +143,7 @@ func explain(ctx context.Context, err error, l Level) error {
 	case TravAck:
 		hint = "a firewall there does not pick connections up from their middle, or translates addresses; use trav+echo"
 	}
-	return fmt.Errorf("%w: the SYN was carried, and no answer came back: %s", overlay.ErrTimeout, hint)
+	return fmt.Errorf("%w: the SYN was carried, and no answer was received: %s", overlay.ErrTimeout, hint)
 }
 
 // A Watch waits for the SYN of one connect.
@@ -223,8 +223,8 @@ func (w *Watch) SYN(ctx context.Context) (Segment, error) {
 // Close ends the watch.
 func (w *Watch) Close() { w.engine.remove(w.key, w.flow) }
 
-// linger ends the watch after its last repeats.
-func (w *Watch) linger() {
+// endAfterRepeats ends the watch after its last repeats.
+func (w *Watch) endAfterRepeats() {
 	w.engine.mu.Lock()
 	defer w.engine.mu.Unlock()
 	w.flow.expires = time.Now().Add(lingering)

@@ -48,8 +48,8 @@ func TestPaperLevel(t *testing.T) {
 		{what: "router ACL: SYN dropped, ACK accepted", preset: "open", rules: router(concat(in("wan0"), tcp(flagACK, flagACK), accept), concat(in("wan0"), drop)), ok: true},
 		{what: "stateless, but with a reset", preset: "syn-reset", says: "a reset answered"},
 		{what: "conntrack: accept established, drop the rest", preset: "stateful", says: "waiting on"},
-		{what: "the same, and drop invalid", preset: "stateful-strict", says: "no answer came back"},
-		{what: "stateless SYN drop, and drop invalid", preset: "open", rules: router(concat(in("wan0"), bareSYN, drop), concat(state(invalid), drop)), says: "no answer came back"},
+		{what: "the same, and drop invalid", preset: "stateful-strict", says: "no answer was received"},
+		{what: "stateless SYN drop, and drop invalid", preset: "open", rules: router(concat(in("wan0"), bareSYN, drop), concat(state(invalid), drop)), says: "no answer was received"},
 		{what: "drop new inbound, loose pick-up", preset: "open", rules: newDrop},
 		{what: "drop new inbound, no loose pick-up", preset: "open", rules: newDrop, sysctl: "gw netfilter.nf_conntrack_tcp_loose 0", ok: true},
 		{what: "conntrack on the target host itself", preset: "open", onNode: true, ok: true, rules: func(*lab.Lab, *lab.Host) []chain {

@@ -5,6 +5,7 @@
 package ca
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -139,7 +140,7 @@ type Grant struct {
 
 // sign creates a certificate for a public key under the given issuer, in DER.
 func sign(issuer *x509.Certificate, issuerKey crypto.Signer, pub crypto.PublicKey, g Grant, now time.Time) ([]byte, error) {
-	if _, err := control.ParseIdentity(g.ID.String()); err != nil {
+	if _, err := control.ParseIdentity(g.ID.Key()); err != nil {
 		return nil, err
 	}
 	uris, err := control.ProjectURIs(g.Projects)
@@ -167,7 +168,7 @@ func sign(issuer *x509.Certificate, issuerKey crypto.Signer, pub crypto.PublicKe
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial(),
-		Subject:      pkix.Name{CommonName: g.ID.String()},
+		Subject:      pkix.Name{CommonName: g.ID.Key()},
 		NotBefore:    notBefore,
 		NotAfter:     g.NotAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
@@ -187,7 +188,7 @@ func FilesFor(dir string, id control.Identity) Files {
 }
 
 func fileName(id control.Identity) string {
-	return strings.NewReplacer(" ", "-", "/", "-").Replace(id.String())
+	return strings.NewReplacer(" ", "-", "/", "-").Replace(id.Key())
 }
 
 // Write issues a certificate for id, as Issue does, and writes it, its key and
@@ -201,13 +202,22 @@ func (a *CA) Write(dir string, id control.Identity, notAfter time.Time, projects
 		return Files{}, err
 	}
 	f := FilesFor(dir, id)
-	if err := os.WriteFile(f.Key, keyPEM, 0o600); err != nil {
+	if err := control.WriteFile(f.Key, keyPEM, 0o600); err != nil {
 		return Files{}, err
 	}
-	if err := os.WriteFile(f.Cert, certPEM, 0o644); err != nil {
+	if err := control.WriteFile(f.Cert, certPEM, 0o644); err != nil {
 		return Files{}, err
 	}
-	return f, os.WriteFile(f.CA, a.certPEM, 0o644)
+	return f, a.writeCert(f.CA)
+}
+
+// writeCert writes the CA's certificate where it is not there yet. Those that were issued into the
+// folder before may be in use: nobody finds the file half written.
+func (a *CA) writeCert(file string) error {
+	if text, err := os.ReadFile(file); err == nil && bytes.Equal(text, a.certPEM) {
+		return nil
+	}
+	return control.WriteFile(file, a.certPEM, 0o644)
 }
 
 // Credentials issues a certificate for id, valid for an hour, and returns it ready for use: for

@@ -82,11 +82,12 @@ func (a *CA) WriteIssuer(dir string, roles []control.Role, notAfter time.Time) (
 }
 
 // Grid returns the grid's name, as given to Create.
-func (a *CA) Grid() string { return gridOf(a.cert) }
+func (a *CA) Grid() string { return GridOf(a.cert) }
 
 const rootSuffix = " Isthmus CA"
 
-func gridOf(root *x509.Certificate) string {
+// GridOf returns the grid's name in a root certificate.
+func GridOf(root *x509.Certificate) string {
 	return strings.TrimSuffix(root.Subject.CommonName, rootSuffix)
 }
 
@@ -165,12 +166,12 @@ func Request(id control.Identity) (request, keyPEM []byte, err error) {
 		return nil, nil, err
 	}
 	request, err = x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: id.String()}, URIs: []*url.URL{id.URI()},
+		Subject: pkix.Name{CommonName: id.Key()}, URIs: []*url.URL{id.URI()},
 	}, key)
 	return request, keyPEM, err
 }
 
-// ParseRequest reads what Request made and checks that whoever made it has the
+// ParseRequest reads a Request and checks that its creator has the
 // key.
 func ParseRequest(der []byte) (control.Identity, crypto.PublicKey, error) {
 	req, err := x509.ParseCertificateRequest(der)

@@ -51,10 +51,10 @@ func (a *CA) Revoke(dir string, ids []control.Identity, serials []string, now ti
 		list.Serials, list.Holders = map[string]time.Time{}, map[string]time.Time{}
 	}
 	for _, id := range ids {
-		if _, err := control.ParseIdentity(id.String()); err != nil {
+		if _, err := control.ParseIdentity(id.Key()); err != nil {
 			return nil, nil, err
 		}
-		list.Holders[id.String()] = now
+		list.Holders[id.Key()] = now
 	}
 	for _, text := range serials {
 		serial, err := ParseSerial(text)

@@ -100,7 +100,7 @@ func ReadRequest(text []byte, id control.Identity) (crypto.PublicKey, error) {
 func names(req *x509.CertificateRequest, id control.Identity) error {
 	named := false
 	for _, attribute := range req.Subject.Names {
-		if value := fmt.Sprint(attribute.Value); !attribute.Type.Equal(oidCommonName) || value != id.String() {
+		if value := fmt.Sprint(attribute.Value); !attribute.Type.Equal(oidCommonName) || value != id.Key() {
 			return fmt.Errorf("the request's subject is %s, want only CN=%v", pkix.Name{Names: req.Subject.Names, ExtraNames: req.Subject.Names}, id)
 		}
 		named = true

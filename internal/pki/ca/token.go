@@ -33,6 +33,11 @@ type Token struct {
 	CA       string   `json:"ca"`    // SHA-256 of the root's certificate in hexadecimal
 
 	Allocation *Allocation `json:"allocation,omitempty"` // that it is bound to, if any
+
+	// What the client's host has to know, if the CA's administrator says it. Brokers of older versions
+	// refuse tokens that have these.
+	Broker  string `json:"broker,omitempty"`  // HOST:PORT of a broker
+	Frontal string `json:"frontal,omitempty"` // of a helper: HOST:PORT of its site's frontal
 }
 
 // anyNode instead of a helper's node lets the client choose the node.
@@ -62,7 +67,7 @@ func (a *CA) Token(t Token, now time.Time) (string, error) {
 
 // sign sets the remaining fields of the token and signs it for the grid of a root.
 func (t Token) sign(root *x509.Certificate, key crypto.Signer, now time.Time) (string, error) {
-	t.Grid, t.CA, t.Created = gridOf(root), control.Fingerprint(root), now.UnixMilli()
+	t.Grid, t.CA, t.Created = GridOf(root), control.Fingerprint(root), now.UnixMilli()
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	t.Nonce = hex.EncodeToString(nonce[:])
@@ -103,6 +108,8 @@ func (t Token) check() error {
 	switch nonce, err := hex.DecodeString(t.Nonce); {
 	case len(t.Projects) > 0 && id.Role != control.RoleUser:
 		return fmt.Errorf("%v has no projects; only users have", id)
+	case t.Frontal != "" && id.Role != control.RoleHelper:
+		return fmt.Errorf("%v has no frontal; only helpers have", id)
 	case t.Uses < 1 || t.Uses > MaxUses:
 		return fmt.Errorf("%d uses, want 1 to %d", t.Uses, MaxUses)
 	case t.Expires <= t.Created:
@@ -161,7 +168,7 @@ func (t Token) Fits(id control.Identity) error {
 	if site, any := t.anySite(); any && id.Role == control.RoleHelper && id.Site == site {
 		return nil
 	}
-	if id.String() != t.Identity {
+	if id.Key() != t.Identity {
 		return fmt.Errorf("the token is for %s, not for %v", t.Identity, id)
 	}
 	return nil
@@ -221,7 +228,7 @@ func ParseToken(text string, roots []*x509.Certificate) (Token, error) {
 			return Token{}, errForged
 		}
 	}
-	return Token{}, fmt.Errorf("the token was signed by another CA (%.16s..., of grid %q); this is grid %q", t.CA, t.Grid, gridOf(roots[0]))
+	return Token{}, fmt.Errorf("the token was signed by another CA (%.16s..., of grid %q); this is grid %q", t.CA, t.Grid, GridOf(roots[0]))
 }
 
 func splitToken(text string) (t Token, s signedToken, err error) {

@@ -46,7 +46,7 @@ func (d *Server) Exchange(ctx context.Context, token string, request []byte) (wh
 		return who, nil, err
 	}
 	list, _ := d.creds.Revocations().Now()
-	if since, yes := list.Names(who, time.Time{}); yes {
+	if since, yes := list.Names(id.Key(), time.Time{}); yes {
 		return who, nil, fmt.Errorf("%v was revoked at %s; the administrator of the CA can readmit the holder (isthmus ca token)", id, since.UTC().Format(time.RFC3339))
 	}
 	// The certificate is created before the token is used up, so that its creation can no longer
@@ -59,7 +59,7 @@ func (d *Server) Exchange(ctx context.Context, token string, request []byte) (wh
 		return who, nil, fmt.Errorf("the certificates take %d bytes, at most %d can be sent; map to fewer projects", n, wire.MaxBody)
 	}
 	if o.Once {
-		chain, err = d.take(ctx, use{token: h.ID, times: 1, who: who, expires: h.Expires.Add(oidc.Skew + overlay.MaxAhead)}, chain, now)
+		chain, err = d.take(ctx, use{token: h.ID, times: 1, who: id, expires: h.Expires.Add(oidc.Skew + overlay.MaxAhead)}, chain, now)
 		if errors.Is(err, errUsed) {
 			err = fmt.Errorf("the token was used already; each works once here, get a new one from %s", o.Verifier.Issuer())
 		}

@@ -215,7 +215,7 @@ func (d *Server) Enrol(ctx context.Context, text string, request []byte) (who st
 		return who, nil, err
 	}
 	if list, _ := d.creds.Revocations().Now(); true {
-		if since, yes := list.Names(who, t.Enrolled()); yes {
+		if since, yes := list.Names(id.Key(), t.Enrolled()); yes {
 			return who, nil, fmt.Errorf("%v was revoked at %s, after this token was made; ask the administrator of the CA for another", id, since.UTC().Format(time.RFC3339))
 		}
 	}
@@ -230,7 +230,7 @@ func (d *Server) Enrol(ctx context.Context, text string, request []byte) (who st
 	if err != nil {
 		return who, nil, err
 	}
-	chain, err = d.take(ctx, use{token: t.Nonce, times: t.Uses, who: who, once: t.Allocation != nil, expires: t.Forgotten()}, chain, now)
+	chain, err = d.take(ctx, use{token: t.Nonce, times: t.Uses, who: id, once: t.Allocation != nil, expires: t.Forgotten()}, chain, now)
 	return who, chain, err
 }
 

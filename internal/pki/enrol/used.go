@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/internal/store"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -40,10 +41,10 @@ type Used struct {
 
 // use is one use of a token.
 type use struct {
-	token   string    // what is used up: a nonce, or an identity provider's id of its token
-	times   int       // how many times the token works
-	who     string    // the identity that the certificate is for
-	expires time.Time // when the token expires
+	token   string           // what is used up: a nonce, or an identity provider's id of its token
+	times   int              // how many times the token works
+	who     control.Identity // whom the certificate is for
+	expires time.Time        // when the token expires
 
 	// once reports whether each identity has one use. Otherwise each applicant's key has one.
 	once bool
@@ -86,7 +87,7 @@ func (u use) keys(key string) (ofUse, ofToken string) {
 	if u.once {
 		key = ""
 	}
-	return "use/" + t + "/" + hash("use", u.who, key), "token/" + t
+	return "use/" + t + "/" + hash("use", u.who.Key(), key), "token/" + t
 }
 
 // keyOf is the hash of the public key in a certificate.
@@ -189,7 +190,7 @@ func repeatAnswer(before store.Record, one use, key string) ([][]byte, error) {
 		return nil, fmt.Errorf("the store's record of the use of the token cannot be read (%v)", err)
 	}
 	if g.Key != key {
-		return nil, fmt.Errorf("the token was used by %s already, with another key; each name can use it once", one.who)
+		return nil, fmt.Errorf("the token was used by %v already, with another key; each name can use it once", one.who)
 	}
 	return g.Chain, nil
 }

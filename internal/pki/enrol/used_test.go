@@ -39,7 +39,7 @@ func TestTake(t *testing.T) {
 	s := store.NewMemory()
 	now := time.Now()
 	u := newUsed(s, "")
-	one := use{token: "aa", times: 2, who: "proxy p1", expires: now.Add(time.Hour)}
+	one := use{token: "aa", times: 2, who: control.Identity{Role: control.RoleProxy, Name: "p1"}, expires: now.Add(time.Hour)}
 	first, second, third := chainOf(t, authority), chainOf(t, authority), chainOf(t, authority)
 	take := func(what string, chain, want [][]byte, why string) {
 		t.Helper()
@@ -59,14 +59,14 @@ func TestTake(t *testing.T) {
 	take("the first, later", first, first, "")
 	take("the third, later", third, nil, "used 2 times already")
 
-	one = use{token: "bb", times: 9, who: "helper a/n1", once: true, expires: now.Add(time.Hour)}
+	one = use{token: "bb", times: 9, who: control.Identity{Role: control.RoleHelper, Site: "a", Name: "n1"}, once: true, expires: now.Add(time.Hour)}
 	take("a name", first, first, "")
 	take("the name with another key", second, nil, "helper a/n1 already, with another key")
-	one.who = "helper a/n2"
+	one.who.Name = "n2"
 	take("another name", second, second, "")
 
 	s.Fail(errors.New("no space left on device"))
-	one.who = "helper a/n3"
+	one.who.Name = "n3"
 	take("a full disk", third, nil, "the store: no space left on device")
 	s.Fail(nil)
 	u.max = 0
@@ -96,7 +96,7 @@ func TestTakeAtOnce(t *testing.T) {
 	for i := range askers {
 		chain := chainOf(t, authority)
 		all.Go(func() {
-			_, err := brokers[i%2].Take(t.Context(), use{token: "aa", times: times, who: "proxy p1", expires: now.Add(time.Hour)}, chain, now)
+			_, err := brokers[i%2].Take(t.Context(), use{token: "aa", times: times, who: control.Identity{Role: control.RoleProxy, Name: "p1"}, expires: now.Add(time.Hour)}, chain, now)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -129,7 +129,7 @@ func TestMigrate(t *testing.T) {
 	s := store.NewMemory()
 	u := newUsed(s, file)
 	take := func(nonce string, times int) error {
-		_, err := u.Take(t.Context(), use{token: nonce, times: times, who: "proxy p1", expires: now.Add(time.Hour)}, chainOf(t, authority), now)
+		_, err := u.Take(t.Context(), use{token: nonce, times: times, who: control.Identity{Role: control.RoleProxy, Name: "p1"}, expires: now.Add(time.Hour)}, chainOf(t, authority), now)
 		return err
 	}
 	s.Fail(errors.New("no space left on device"))
@@ -293,7 +293,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 	s := store.NewMemory()
 	now := time.Now()
 	u := newUsed(&forgetful{s, 1}, "")
-	one := use{token: "aa", times: 1, who: "proxy p1", expires: now.Add(time.Hour)}
+	one := use{token: "aa", times: 1, who: control.Identity{Role: control.RoleProxy, Name: "p1"}, expires: now.Add(time.Hour)}
 	chain := chainOf(t, authority)
 	if got, err := u.Take(t.Context(), one, chain, now); err != nil || !slices.EqualFunc(got, chain, bytes.Equal) {
 		t.Errorf("it was written: %v", err)

@@ -14,5 +14,5 @@ const serviceLabel = "isthmus v1 gate job of "
 // such a job authenticate no peer; the protocol on them must. Its signature proves nothing either:
 // only the node itself is accepted as rank 0 (CheckPoint).
 func ServiceKey(node overlay.NodeID) Key {
-	return Key{Name: overlay.ServiceJob(node).Name(), secret: sha256.Sum256([]byte(serviceLabel + node.String())), service: node}
+	return Key{Name: overlay.ServiceJob(node).Name(), secret: sha256.Sum256([]byte(serviceLabel + node.Key())), service: node}
 }

@@ -8,6 +8,7 @@
 package oidc
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -195,7 +196,7 @@ func (r Rules) Judge(claims []byte, now time.Time) (Holder, error) {
 		from = c.time("nbf")
 	}
 	c.text("sub") // every profile has one
-	if err := cmp(c.err, r.version(&c)); err != nil {
+	if err := cmp.Or(c.err, r.version(&c)); err != nil {
 		return Holder{}, err
 	}
 	switch {
@@ -229,15 +230,6 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func cmp(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // digest identifies a token by what is the same in all its copies.

@@ -99,6 +99,9 @@ func socket(o Observations) []Finding {
 		r.Evidence += fmt.Sprintf(" (mode %s)", l.SocketMode)
 		r.Meaning = "the helper runs, and this user may not use its socket or enter its folder"
 		r.Fix = "set public: true in the helper's settings, or run as the helper's user; check the folder's mode"
+	case l.SocketSilent:
+		r.Meaning = "the helper accepts connections and does not answer: it is stopped, or overloaded"
+		r.Fix = "look at its state (systemctl status isthmus-helper) and its log, and restart it if it hangs"
 	default:
 		r.Meaning = "the socket exists but no process accepts on it: the helper has ended"
 		r.Fix = "start the helper and read its log"
@@ -202,7 +205,7 @@ func connection(layer string, c Connection) Finding {
 		f.Device = dropper(c.Hops)
 	case Reset:
 		f.Class = TCPRefused
-		f.Evidence = fmt.Sprintf("a reset came from %s after %s", c.To, ms(c.Took))
+		f.Evidence = fmt.Sprintf("a reset from %s after %s", c.To, ms(c.Took))
 		f.Meaning = "the host is up and nothing listens there (the daemon is down, or the port is wrong), or a firewall on the path sends the reset; the two cannot be distinguished"
 		f.Device = fmt.Sprintf("most likely %s itself, since firewalls more often drop or answer with ICMP", c.To.Addr())
 		if c.Replier.IsValid() {

@@ -17,7 +17,7 @@ func translated(o Observations) []Finding {
 		}
 		f := Finding{Layer: "NAT", Target: v.At.String(), Status: Warning, Class: NAT,
 			Evidence: fmt.Sprintf("this host connects from %s, and %s sees %s", v.Connect.From, v.At, v.Seen),
-			Meaning:  "a NAT on the way changes this host's address; whether it is one or several in a row cannot be told from this host",
+			Meaning:  "a NAT on the way changes this host's address; whether it is one or several in a row cannot be determined from this host",
 			Device:   "the NAT of this site, or one beyond it; isthmus doctor on the site's gateway tells which, if that is what translates",
 			Fix:      "nothing: the grid works with it; what kind of NAT it is decides which direct paths exist"}
 		if !o.Helper {
@@ -90,7 +90,7 @@ func mappingTCP(o Observations) []Finding {
 		f.Meaning = "the NAT's TCP mappings depend on the destination, as UDP's do: neither direct TCP by simultaneous open nor hole punching over UDP is possible from here"
 		ask = ". For more direct paths ask for endpoint-independent mapping of both (RFC 5382, REQ-1; RFC 4787, REQ-1)"
 	default:
-		f.Meaning = "the NAT's TCP mappings depend on the destination: direct TCP by simultaneous open is not possible from here; whether UDP's do could not be told"
+		f.Meaning = "the NAT's TCP mappings depend on the destination: direct TCP by simultaneous open is not possible from here; whether UDP's do could not be determined"
 	}
 	f.Fix += ask
 	return []Finding{f}
@@ -126,7 +126,7 @@ func mapping(o Observations) Finding {
 		if len(texts) > 1 {
 			f.Meaning += ", the same for all servers asked: hole punching can work"
 		} else {
-			f.Meaning += "; with one server it cannot be told whether the same for all destinations"
+			f.Meaning += "; with one server it cannot be determined whether the same for all destinations"
 		}
 		f.Fix = "nothing: the grid works with it"
 	}

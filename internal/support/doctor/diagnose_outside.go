@@ -323,7 +323,7 @@ func inbound(o Observations) []Finding {
 	f.Evidence = fmt.Sprintf("asked to connect to %s, %s reports %s%s", in.To, in.From, in.Outcome, said)
 	f.Status, f.Device = Warning, "this site's firewall or NAT, most likely at its gateway; this host's own firewall would look the same"
 	if len(translated(o)) > 0 {
-		f.Device = "a NAT on the way, which forwards nothing unasked to this host, or a firewall; which of several cannot be told"
+		f.Device = "a NAT on the way, which forwards nothing unasked to this host, or a firewall; which of several cannot be determined"
 	}
 	f.Fix = unlessOpened(o.profile())
 	switch {
@@ -352,6 +352,9 @@ func unlessOpened(p overlay.SiteProfile) string {
 		fix += "links are direct where the other end can be dialled, or by hole punching where datagrams pass; else they are relayed. Past a filter that judges SYNs alone TCP gets by traversing, for which the daemons that make connections need CAP_NET_RAW (install traversing.conf, set profile.privileged)"
 	default:
 		fix += "links are direct where the other end can be dialled, or where both ends can open the way at once (simultaneous open, traversing TCP, hole punching; isthmus plan SITE SITE tells); else they are relayed"
+	}
+	if p.HighPortsOnly && p.Egress == overlay.EgressAny {
+		fix += ". Links with sites that let only port 443 out are relayed, since the daemons here may not bind that port: port443.conf lets them"
 	}
 	return fix + ". To be dialled open a port range (--firewall-request)"
 }

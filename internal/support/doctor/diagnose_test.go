@@ -61,7 +61,7 @@ var cases = []struct {
 	{"dropped at the gateway", outcome(Connection{Outcome: Silent, Hops: []Hop{{1, ip("10.1.0.1")}}}), TCPDropped, Failed, "1: 10.1.0.1|look the same|10.1.0.1, this host's gateway"},
 	{"dropped far away", outcome(Connection{Outcome: Silent, Hops: []Hop{{1, ip("10.1.0.1")}, {3, ip("198.51.100.1")}}}), TCPDropped, Failed, "3: 198.51.100.1|site's gateway lets the SYN out"},
 	{"dropped at once", outcome(Connection{Outcome: Silent}), TCPDropped, Failed, "no router|own firewall"},
-	{"reset", outcome(Connection{Outcome: Reset}), TCPRefused, Failed, "a reset came|cannot be distinguished"},
+	{"reset", outcome(Connection{Outcome: Reset}), TCPRefused, Failed, "a reset from|cannot be distinguished"},
 	{"port unreachable", outcome(Connection{Outcome: Reset, Reply: "port unreachable", Replier: ip("10.1.0.1")}), TCPRefused, Failed, "10.1.0.1 sent ICMP port unreachable|10.1.0.1: it sent the error"},
 	{"prohibited", outcome(Connection{Outcome: ICMPError, Reply: "communication administratively prohibited", Replier: ip("192.0.2.1")}), Unreachable, Failed, "192.0.2.1 sent ICMP communication|a firewall refuses"},
 	{"host unreachable", outcome(Connection{Outcome: ICMPError, Err: "no route to host"}), Unreachable, Failed, "no route to host|reports the same"},
@@ -107,6 +107,7 @@ var cases = []struct {
 	}, Denied, Warning, "/etc/isthmus/helper.yaml|offer: {jobs: 1}|reload"},
 	{"helper away", func(o *Observations) { o.Local.SocketErr, o.Local.SocketAbsent = "no such file", true }, HelperSocket, Failed, "no helper runs"},
 	{"socket forbidden", func(o *Observations) { o.Local.SocketErr, o.Local.SocketDenied = "permission denied", true }, HelperSocket, Failed, "may not use|public: true"},
+	{"helper stopped", func(o *Observations) { o.Local.SocketErr, o.Local.SocketSilent = "no answer within 2s", true }, HelperSocket, Failed, "does not answer"},
 	{"helper dead", func(o *Observations) { o.Local.SocketErr = "connection refused" }, HelperSocket, Failed, "has ended"},
 
 	{"gateway alone", func(o *Observations) {
@@ -190,7 +191,7 @@ var cases = []struct {
 		mappedTo("192.0.2.1:4000", "192.0.2.1:4001")(o)
 		delete(o.UDP.Seen, addr("203.0.113.3:3478"))
 		o.UDP.Servers = o.UDP.Servers[:1]
-	}, NATSymmetric, Warning, "whether UDP's do could not be told|else they are relayed"},
+	}, NATSymmetric, Warning, "whether UDP's do could not be determined|else they are relayed"},
 	{"both symmetric", func(o *Observations) {
 		mappedTo("192.0.2.1:4000", "192.0.2.1:4001")(o)
 		o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000")

@@ -29,6 +29,7 @@ type Subject struct {
 	Cert, Key, CA string // files
 
 	Socket  string               // of the helper; empty for a frontal
+	Door    string               // of its node service, which answers in HTTP/2; empty: it is not asked
 	Profile *overlay.SiteProfile // from the frontal's settings; nil for a helper, which receives it
 
 	Settings string   // file with the settings

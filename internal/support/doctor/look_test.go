@@ -221,3 +221,21 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// A helper that is stopped still has its connections accepted by the kernel: it must answer, too.
+func TestLookAtAStoppedHelper(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", socket) // which nobody accepts from
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	l := &looker{s: Subject{Socket: socket}}
+	if l.socket(); l.o.Local.SocketErr != "" {
+		t.Errorf("not asked: %q", l.o.Local.SocketErr)
+	}
+	l.s.Door = socket
+	if l.socket(); !l.o.Local.SocketSilent || !strings.Contains(l.o.Local.SocketErr, "no answer within 2s") {
+		t.Errorf("stopped: %+v", l.o.Local)
+	}
+}

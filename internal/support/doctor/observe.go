@@ -39,6 +39,7 @@ type Local struct {
 	SocketMode   string // "-rw-rw-rw- root"; empty if it does not exist
 	SocketAbsent bool   // nothing is at the path
 	SocketDenied bool   // permission denied
+	SocketSilent bool   // a process accepts connections, and does not answer
 }
 
 // File is a certificate on this host.

@@ -312,6 +312,34 @@ func (l *looker) socket() {
 		return
 	}
 	conn.Close()
+	if err := answers(l.s.Door); err != nil {
+		o.SocketErr, o.SocketSilent = err.Error(), true
+	}
+}
+
+// answerTime is how long the helper on this node may take to answer.
+const answerTime = 2 * time.Second
+
+// answers returns an error if a process accepts connections at a socket of HTTP/2, and does not answer:
+// the kernel accepts them for a process that is stopped, too.
+func answers(socket string) error {
+	if socket == "" {
+		return nil
+	}
+	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if err != nil {
+		return nil // an older helper has none
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(answerTime))
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" // and empty SETTINGS (RFC 9113, section 3.4)
+	if _, err := conn.Write([]byte(preface)); err == nil {
+		_, err = conn.Read(make([]byte, 1))
+		if timedOut(err) {
+			return fmt.Errorf("%s: no answer within %v", socket, answerTime)
+		}
+	}
+	return nil
 }
 
 func firstCert(text []byte) (*x509.Certificate, error) {

@@ -35,7 +35,7 @@ func (l *looker) session(ctx context.Context, address string) {
 	via := l.s.proxyTo()
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
 	ctx, cancel := context.WithCancel(ctx) // the session ends with it
-	patience := farther(ctx, connectBound)
+	patience := boundFor(ctx, connectBound)
 	late := time.AfterFunc(patience, cancel)
 	s, err := e.Dial(ctx, control.DialConfig{
 		Addr: address, Role: l.s.upper(), Visit: true,

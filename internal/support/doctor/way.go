@@ -15,15 +15,15 @@ const (
 
 type tripKey struct{}
 
-// farther returns the bound for a step that takes at most d on a short path.
-func farther(ctx context.Context, d time.Duration) time.Duration {
+// boundFor returns the bound for a step that takes at most d on a short path.
+func boundFor(ctx context.Context, d time.Duration) time.Duration {
 	trip, _ := ctx.Value(tripKey{}).(time.Duration)
 	return d + tripsEach*trip
 }
 
 // bounded is context.WithTimeout with farther.
 func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, farther(ctx, d))
+	return context.WithTimeout(ctx, boundFor(ctx, d))
 }
 
 // longTimeout returns a context with the round trip to the broker as measured so far, which ends

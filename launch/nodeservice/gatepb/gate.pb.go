@@ -1,12 +1,12 @@
-// What a submitter and the node services of nodes say to each other. Every
+// The messages between a submitter and the node services of nodes. Every
 // helper offers both services on its local socket for programs of the node's
 // users, and Gate to the other helpers of the grid.
 //
 // On the local socket a call may name another node in its metadata, as
-// isthmus-node: SITE/NODE. The helper then passes it on to that node's
-// node service and adds who asks (isthmus-user: UID NAME); without it the call is
-// about the helper's own node. A call that cannot be passed on fails with a
-// status that says why, UNAVAILABLE when the node cannot be reached.
+// isthmus-node: SITE/NODE. The helper then forwards it to that node's
+// node service and adds the user who calls (isthmus-user: UID NAME); without it the call is
+// for the helper's own node. A call that cannot be forwarded fails with a
+// status that gives the reason, UNAVAILABLE when the node cannot be reached.
 //
 // A message has at most 4 MiB.
 
@@ -96,7 +96,7 @@ type Fault_Code int32
 const (
 	Fault_UNSAID   Fault_Code = 0
 	Fault_FULL     Fault_Code = 1 // no room for the file; other nodes may have it
-	Fault_CORRUPT  Fault_Code = 2 // what came thrice as a chunk is not what was named
+	Fault_CORRUPT  Fault_Code = 2 // a chunk did not match its sum three times
 	Fault_INVALID  Fault_Code = 3 // the message makes no sense here
 	Fault_REPLACED Fault_Code = 4 // another stream attached; this one ends
 	Fault_DISK     Fault_Code = 5 // a file cannot be written
@@ -149,10 +149,10 @@ func (x Fault_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Fault_Code.Descriptor instead.
 func (Fault_Code) EnumDescriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{32, 0}
+	return file_gate_proto_rawDescGZIP(), []int{34, 0}
 }
 
-// ToNode is what a submitter says. Exactly one field is set.
+// ToNode is a message of a submitter. Exactly one field is set.
 type ToNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Say:
@@ -169,6 +169,7 @@ type ToNode struct {
 	//	*ToNode_Signal
 	//	*ToNode_Ack
 	//	*ToNode_Dead
+	//	*ToNode_Join
 	Say           isToNode_Say `protobuf_oneof:"say"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -319,6 +320,15 @@ func (x *ToNode) GetDead() *Dead {
 	return nil
 }
 
+func (x *ToNode) GetJoin() *Join {
+	if x != nil {
+		if x, ok := x.Say.(*ToNode_Join); ok {
+			return x.Join
+		}
+	}
+	return nil
+}
+
 type isToNode_Say interface {
 	isToNode_Say()
 }
@@ -371,6 +381,10 @@ type ToNode_Dead struct {
 	Dead *Dead `protobuf:"bytes,12,opt,name=dead,proto3,oneof"`
 }
 
+type ToNode_Join struct {
+	Join *Join `protobuf:"bytes,13,opt,name=join,proto3,oneof"`
+}
+
 func (*ToNode_Ask) isToNode_Say() {}
 
 func (*ToNode_Attach) isToNode_Say() {}
@@ -395,7 +409,9 @@ func (*ToNode_Ack) isToNode_Say() {}
 
 func (*ToNode_Dead) isToNode_Say() {}
 
-// ToSubmitter is what a node says. Exactly one field is set.
+func (*ToNode_Join) isToNode_Say() {}
+
+// ToSubmitter is a message of a node. Exactly one field is set.
 type ToSubmitter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Say:
@@ -415,6 +431,7 @@ type ToSubmitter struct {
 	//	*ToSubmitter_Exited
 	//	*ToSubmitter_File
 	//	*ToSubmitter_Over
+	//	*ToSubmitter_TakenForDead
 	Say isToSubmitter_Say `protobuf_oneof:"say"`
 	// Of an event: its number, from 1. 0 for all others.
 	Event         uint64 `protobuf:"varint,16,opt,name=event,proto3" json:"event,omitempty"`
@@ -594,6 +611,15 @@ func (x *ToSubmitter) GetOver() *Over {
 	return nil
 }
 
+func (x *ToSubmitter) GetTakenForDead() *TakenForDead {
+	if x != nil {
+		if x, ok := x.Say.(*ToSubmitter_TakenForDead); ok {
+			return x.TakenForDead
+		}
+	}
+	return nil
+}
+
 func (x *ToSubmitter) GetEvent() uint64 {
 	if x != nil {
 		return x.Event
@@ -650,7 +676,7 @@ type ToSubmitter_Taken struct {
 }
 
 type ToSubmitter_Output struct {
-	// The events of a job that was started: numbered, and said once more after
+	// The events of a job that was started: numbered, and sent again after
 	// an attach unless they were acknowledged.
 	Output *Output `protobuf:"bytes,12,opt,name=output,proto3,oneof"`
 }
@@ -665,6 +691,10 @@ type ToSubmitter_File struct {
 
 type ToSubmitter_Over struct {
 	Over *Over `protobuf:"bytes,15,opt,name=over,proto3,oneof"`
+}
+
+type ToSubmitter_TakenForDead struct {
+	TakenForDead *TakenForDead `protobuf:"bytes,17,opt,name=taken_for_dead,json=takenForDead,proto3,oneof"`
 }
 
 func (*ToSubmitter_Ok) isToSubmitter_Say() {}
@@ -696,6 +726,8 @@ func (*ToSubmitter_Exited) isToSubmitter_Say() {}
 func (*ToSubmitter_File) isToSubmitter_Say() {}
 
 func (*ToSubmitter_Over) isToSubmitter_Say() {}
+
+func (*ToSubmitter_TakenForDead) isToSubmitter_Say() {}
 
 // Hold numbers the reservations of a node.
 type Hold struct {
@@ -806,11 +838,13 @@ func (x *Process) GetCopy() uint32 {
 // Ask books.
 type Ask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`              // 16 random bytes, for this reservation at this node only
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`              // the job's id, as jobkey.Key.ID gives it
-	Processes     uint32                 `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"` // the most that the submitter can use on one node
-	Memory        uint64                 `protobuf:"varint,4,opt,name=memory,proto3" json:"memory,omitempty"`       // bytes that each process needs; 0: any
-	Cpu           uint32                 `protobuf:"varint,5,opt,name=cpu,proto3" json:"cpu,omitempty"`             // thousandths of a core that each process needs; 0: any
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`                            // 16 random bytes, for this reservation at this node only
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`                            // the job's id, as jobkey.Key.ID gives it
+	Processes     uint32                 `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`               // the most that the submitter can use on one node
+	Memory        uint64                 `protobuf:"varint,4,opt,name=memory,proto3" json:"memory,omitempty"`                     // bytes that each process needs; 0: any
+	Cpu           uint32                 `protobuf:"varint,5,opt,name=cpu,proto3" json:"cpu,omitempty"`                           // thousandths of a core that each process needs; 0: any
+	Queue         bool                   `protobuf:"varint,6,opt,name=queue,proto3" json:"queue,omitempty"`                       // the submitter asks again if there is no room
+	WaitedMs      uint64                 `protobuf:"varint,7,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"` // how long it has done so; 0: it asks for the first time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -880,12 +914,30 @@ func (x *Ask) GetCpu() uint32 {
 	return 0
 }
 
+func (x *Ask) GetQueue() bool {
+	if x != nil {
+		return x.Queue
+	}
+	return false
+}
+
+func (x *Ask) GetWaitedMs() uint64 {
+	if x != nil {
+		return x.WaitedMs
+	}
+	return 0
+}
+
 // OK answers Ask and Renew: the reservation is held.
 type OK struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hold          *Hold                  `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
 	Processes     uint32                 `protobuf:"varint,2,opt,name=processes,proto3" json:"processes,omitempty"`            // how many the node takes
 	LeaseMs       uint64                 `protobuf:"varint,3,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // unless renewed
+	Replicas      bool                   `protobuf:"varint,4,opt,name=replicas,proto3" json:"replicas,omitempty"`              // the node knows Start.replicas
+	Spares        bool                   `protobuf:"varint,5,opt,name=spares,proto3" json:"spares,omitempty"`                  // the node knows Start.spares and Join
+	Detects       bool                   `protobuf:"varint,6,opt,name=detects,proto3" json:"detects,omitempty"`                // the node says TakenForDead
+	Newcomers     bool                   `protobuf:"varint,7,opt,name=newcomers,proto3" json:"newcomers,omitempty"`            // the node takes Start.spares with Start.replicas
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -939,6 +991,34 @@ func (x *OK) GetLeaseMs() uint64 {
 		return x.LeaseMs
 	}
 	return 0
+}
+
+func (x *OK) GetReplicas() bool {
+	if x != nil {
+		return x.Replicas
+	}
+	return false
+}
+
+func (x *OK) GetSpares() bool {
+	if x != nil {
+		return x.Spares
+	}
+	return false
+}
+
+func (x *OK) GetDetects() bool {
+	if x != nil {
+		return x.Detects
+	}
+	return false
+}
+
+func (x *OK) GetNewcomers() bool {
+	if x != nil {
+		return x.Newcomers
+	}
+	return false
 }
 
 // NOK answers an Ask that the node does not take.
@@ -1056,7 +1136,7 @@ func (x *Refused) GetWhat() Refused_What {
 	return Refused_UNSAID
 }
 
-// Renew makes the lease begin anew, of a reservation that is held (answered by
+// Renew restarts the lease of a reservation that is held (answered by
 // OK) or started and not committed (answered by Started).
 type Renew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1102,14 +1182,14 @@ func (x *Renew) GetHold() *Hold {
 	return nil
 }
 
-// Attach goes on with a reservation whose stream broke. A stream that is still
-// there is ended with a fault. The events from the number have + 1 on are said
+// Attach resumes a reservation whose stream broke. A stream that is still
+// open is ended with a fault. The events from the number have + 1 on are sent
 // again.
 type Attach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Hold          *Hold                  `protobuf:"bytes,2,opt,name=hold,proto3" json:"hold,omitempty"`
-	Have          uint64                 `protobuf:"varint,3,opt,name=have,proto3" json:"have,omitempty"` // the last event that came; 0: none
+	Have          uint64                 `protobuf:"varint,3,opt,name=have,proto3" json:"have,omitempty"` // the last event received; 0: none
 	Job           string                 `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`    // the job's id, for the helper's list of submissions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1178,7 +1258,7 @@ type Attached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Started       bool                   `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`     // there was a Start
 	Committed     bool                   `protobuf:"varint,2,opt,name=committed,proto3" json:"committed,omitempty"` // and a Commit
-	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`         // as Taken says it
+	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`         // as in Taken
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1321,7 +1401,7 @@ func (*Cancelled) Descriptor() ([]byte, []int) {
 // the node, which exists from the first Manifest or the Start until the
 // reservation ends. Allowed from OK to Start, one file after the other:
 // Manifests until more is unset, then, when Missing names chunks, these, and
-// when Stored came the next file. At most 4096 files, and together as many bytes
+// after Stored the next file. At most 4096 files, and together as many bytes
 // as the node's store may have.
 type Manifest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1515,7 +1595,7 @@ func (x *Chunk) GetData() []byte {
 	return nil
 }
 
-// Stored says that a file is whole and checked in the job's folder.
+// Stored confirms that a file is complete and verified in the job's folder.
 type Stored struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1560,7 +1640,7 @@ func (x *Stored) GetName() string {
 	return ""
 }
 
-// Start says what to run. What fails before a process runs is told by Exited,
+// Start starts the processes. What fails before a process runs is reported by Exited,
 // too, with the status 126 or 127 as in shells.
 type Start struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1575,11 +1655,18 @@ type Start struct {
 	Outputs     []string               `protobuf:"bytes,9,rep,name=outputs,proto3" json:"outputs,omitempty"`             // files that File brings back when all processes have ended: names below the job's folder, or patterns of path.Match; at most 4096
 	Input       bool                   `protobuf:"varint,10,opt,name=input,proto3" json:"input,omitempty"`               // rank 0, if a replica of it is here, reads Input; otherwise its input is empty
 	// All nodes of the job, this one included: from Commit on they watch each other,
-	// and tell the processes of the others that a node's have failed when it is
-	// silent for too long. Empty: nobody watches.
-	Nodes         []*NodeOfJob `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	HangMs        uint32       `protobuf:"varint,12,opt,name=hang_ms,json=hangMs,proto3" json:"hang_ms,omitempty"` // how long a node or the way to it may hang without being dead; 0: 5 s
-	Replicas      uint32       `protobuf:"varint,13,opt,name=replicas,proto3" json:"replicas,omitempty"`           // of each rank, on all nodes, that act as one; 0: 1
+	// and notify the processes of the others that a node's have failed when it is
+	// silent for too long. Empty: none watches.
+	Nodes    []*NodeOfJob `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	HangMs   uint32       `protobuf:"varint,12,opt,name=hang_ms,json=hangMs,proto3" json:"hang_ms,omitempty"` // how long a node or the way to it may hang without being dead; 0: 5 s
+	Replicas uint32       `protobuf:"varint,13,opt,name=replicas,proto3" json:"replicas,omitempty"`           // of each rank, on all nodes, that act as one; 0: 1
+	// How many process numbers the job has beyond those that it begins with, for processes
+	// that replace lost ones.
+	Spares uint32 `protobuf:"varint,14,opt,name=spares,proto3" json:"spares,omitempty"`
+	// The number, of those that the job begins with, of the process in whose place process
+	// size + i is, or with replicas size * replicas + i, of all that were started so far,
+	// those here included. Only such a process has its number as its rank, and copy 0.
+	Replacements  []uint32 `protobuf:"varint,15,rep,packed,name=replacements,proto3" json:"replacements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1703,6 +1790,20 @@ func (x *Start) GetReplicas() uint32 {
 		return x.Replicas
 	}
 	return 0
+}
+
+func (x *Start) GetSpares() uint32 {
+	if x != nil {
+		return x.Spares
+	}
+	return 0
+}
+
+func (x *Start) GetReplacements() []uint32 {
+	if x != nil {
+		return x.Replacements
+	}
+	return nil
 }
 
 // NodeOfJob is a node and its processes.
@@ -1856,7 +1957,7 @@ func (x *Started) GetFolder() string {
 	return ""
 }
 
-// Commit says that all nodes have started, so that the processes may go on
+// Commit confirms that all nodes have started, so that the processes continue
 // without leases.
 type Commit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1939,8 +2040,8 @@ func (*Committed) Descriptor() ([]byte, []int) {
 	return file_gate_proto_rawDescGZIP(), []int{22}
 }
 
-// Input is for rank 0. No more than 256 KiB beyond what Taken said may be
-// said; what is beyond, or not in order, ends the reservation.
+// Input is for rank 0. No more than 256 KiB beyond the last Taken may be
+// sent; what is beyond, or not in order, ends the reservation.
 type Input struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Offset        uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"` // of data in all of the input; what was taken already is passed over
@@ -2001,7 +2102,7 @@ func (x *Input) GetEnd() bool {
 	return false
 }
 
-// Taken says how much of the input rank 0 took, or would have taken.
+// Taken counts the bytes of input that rank 0 took, or would have taken.
 type Taken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bytes         uint64                 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
@@ -2099,7 +2200,7 @@ func (x *Signal) GetRanks() []uint32 {
 	return nil
 }
 
-// Dead says which processes of a job with replicas have died, anywhere: those here
+// Dead names the processes of a job with replicas or spares that have died, on any node: those here
 // need not look for them. The submitter repeats it with each further death.
 type Dead struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2153,9 +2254,102 @@ func (x *Dead) GetWhy() string {
 	return ""
 }
 
-// Ack says that all events up to this number came. The node keeps at most 1 MiB
-// of events that were not, and stops reading the processes' output meanwhile;
-// say it every 128 KiB or 100 ms, whichever is first.
+// TakenForDead names the nodes of a job with spares that the failure detector here has taken for
+// dead so far: for the processes here, those there have failed, also if the node is heard of again. It is
+// repeated with each further one, and after Attached.
+type TakenForDead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // SITE/NODE
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakenForDead) Reset() {
+	*x = TakenForDead{}
+	mi := &file_gate_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakenForDead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakenForDead) ProtoMessage() {}
+
+func (x *TakenForDead) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakenForDead.ProtoReflect.Descriptor instead.
+func (*TakenForDead) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *TakenForDead) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// Join says that another node joins a job with spares that was committed here: it is
+// watched like those of Start.nodes. Once more it does nothing.
+type Join struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *NodeOfJob             `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Join) Reset() {
+	*x = Join{}
+	mi := &file_gate_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Join) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Join) ProtoMessage() {}
+
+func (x *Join) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Join.ProtoReflect.Descriptor instead.
+func (*Join) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Join) GetNode() *NodeOfJob {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+// Ack acknowledges all events up to this number. The node keeps at most 1 MiB
+// of unacknowledged events, and stops reading the processes' output meanwhile;
+// send it every 128 KiB or 100 ms, whichever is first.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Event         uint64                 `protobuf:"varint,1,opt,name=event,proto3" json:"event,omitempty"`
@@ -2165,7 +2359,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_gate_proto_msgTypes[27]
+	mi := &file_gate_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2371,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[27]
+	mi := &file_gate_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2384,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{27}
+	return file_gate_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ack) GetEvent() uint64 {
@@ -2213,7 +2407,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_gate_proto_msgTypes[28]
+	mi := &file_gate_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2419,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[28]
+	mi := &file_gate_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2432,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{28}
+	return file_gate_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Output) GetProcess() *Process {
@@ -2262,7 +2456,7 @@ func (x *Output) GetData() []byte {
 	return nil
 }
 
-// Exited says how a process ended; all its output came before.
+// Exited reports how a process ended; all its output was sent before.
 type Exited struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Process       *Process               `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
@@ -2275,7 +2469,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_gate_proto_msgTypes[29]
+	mi := &file_gate_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2481,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[29]
+	mi := &file_gate_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2494,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{29}
+	return file_gate_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Exited) GetProcess() *Process {
@@ -2347,7 +2541,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_gate_proto_msgTypes[30]
+	mi := &file_gate_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2553,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[30]
+	mi := &file_gate_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2566,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{30}
+	return file_gate_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FileChunk) GetName() string {
@@ -2417,7 +2611,7 @@ func (x *FileChunk) GetFault() string {
 	return ""
 }
 
-// Over is the last event: all processes have ended and all files were said.
+// Over is the last event: all processes have ended and all files were sent.
 type Over struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty when the processes ended by themselves or by the submitter's Signals.
@@ -2429,7 +2623,7 @@ type Over struct {
 
 func (x *Over) Reset() {
 	*x = Over{}
-	mi := &file_gate_proto_msgTypes[31]
+	mi := &file_gate_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2635,7 @@ func (x *Over) String() string {
 func (*Over) ProtoMessage() {}
 
 func (x *Over) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[31]
+	mi := &file_gate_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2648,7 @@ func (x *Over) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Over.ProtoReflect.Descriptor instead.
 func (*Over) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{31}
+	return file_gate_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Over) GetEnded() string {
@@ -2464,7 +2658,7 @@ func (x *Over) GetEnded() string {
 	return ""
 }
 
-// Fault says that what the submitter did fails and why; the reservation, if it is
+// Fault reports that a message of the submitter failed, and why; the reservation, if it is
 // held, stays.
 type Fault struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2477,7 +2671,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_gate_proto_msgTypes[32]
+	mi := &file_gate_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2683,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[32]
+	mi := &file_gate_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2696,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{32}
+	return file_gate_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Fault) GetCode() Fault_Code {
@@ -2535,7 +2729,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_gate_proto_msgTypes[33]
+	mi := &file_gate_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2741,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[33]
+	mi := &file_gate_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2754,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{33}
+	return file_gate_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PingRequest) GetPayload() []byte {
@@ -2580,7 +2774,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_gate_proto_msgTypes[34]
+	mi := &file_gate_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2786,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[34]
+	mi := &file_gate_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2799,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{34}
+	return file_gate_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PingResponse) GetPayload() []byte {
@@ -2625,14 +2819,14 @@ func (x *PingResponse) GetJobs() uint32 {
 type MeasureRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`          // SITE/NODE; at most 64
-	Bandwidth     bool                   `protobuf:"varint,2,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"` // tell it, too, one node after the other
+	Bandwidth     bool                   `protobuf:"varint,2,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"` // measure it, too, one node after the other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MeasureRequest) Reset() {
 	*x = MeasureRequest{}
-	mi := &file_gate_proto_msgTypes[35]
+	mi := &file_gate_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +2838,7 @@ func (x *MeasureRequest) String() string {
 func (*MeasureRequest) ProtoMessage() {}
 
 func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[35]
+	mi := &file_gate_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2657,7 +2851,7 @@ func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
 func (*MeasureRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{35}
+	return file_gate_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MeasureRequest) GetNodes() []string {
@@ -2683,7 +2877,7 @@ type MeasureResponse struct {
 
 func (x *MeasureResponse) Reset() {
 	*x = MeasureResponse{}
-	mi := &file_gate_proto_msgTypes[36]
+	mi := &file_gate_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2889,7 @@ func (x *MeasureResponse) String() string {
 func (*MeasureResponse) ProtoMessage() {}
 
 func (x *MeasureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[36]
+	mi := &file_gate_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2902,7 @@ func (x *MeasureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureResponse.ProtoReflect.Descriptor instead.
 func (*MeasureResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{36}
+	return file_gate_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MeasureResponse) GetDistances() []*Distance {
@@ -2731,7 +2925,7 @@ type Distance struct {
 
 func (x *Distance) Reset() {
 	*x = Distance{}
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_gate_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2937,7 @@ func (x *Distance) String() string {
 func (*Distance) ProtoMessage() {}
 
 func (x *Distance) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_gate_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2950,7 @@ func (x *Distance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distance.ProtoReflect.Descriptor instead.
 func (*Distance) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{37}
+	return file_gate_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Distance) GetNode() string {
@@ -2796,7 +2990,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_gate_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +3002,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_gate_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +3015,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{38}
+	return file_gate_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Piece) GetData() []byte {
@@ -2842,7 +3036,7 @@ type GossipRequest struct {
 
 func (x *GossipRequest) Reset() {
 	*x = GossipRequest{}
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_gate_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3048,7 @@ func (x *GossipRequest) String() string {
 func (*GossipRequest) ProtoMessage() {}
 
 func (x *GossipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_gate_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3061,7 @@ func (x *GossipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipRequest.ProtoReflect.Descriptor instead.
 func (*GossipRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{39}
+	return file_gate_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GossipRequest) GetJob() string {
@@ -2899,7 +3093,7 @@ type GossipResponse struct {
 
 func (x *GossipResponse) Reset() {
 	*x = GossipResponse{}
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_gate_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3105,7 @@ func (x *GossipResponse) String() string {
 func (*GossipResponse) ProtoMessage() {}
 
 func (x *GossipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_gate_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3118,7 @@ func (x *GossipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipResponse.ProtoReflect.Descriptor instead.
 func (*GossipResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{40}
+	return file_gate_proto_rawDescGZIP(), []int{42}
 }
 
 type JobsRequest struct {
@@ -2935,7 +3129,7 @@ type JobsRequest struct {
 
 func (x *JobsRequest) Reset() {
 	*x = JobsRequest{}
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_gate_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2947,7 +3141,7 @@ func (x *JobsRequest) String() string {
 func (*JobsRequest) ProtoMessage() {}
 
 func (x *JobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_gate_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2960,7 +3154,7 @@ func (x *JobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsRequest.ProtoReflect.Descriptor instead.
 func (*JobsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{41}
+	return file_gate_proto_rawDescGZIP(), []int{43}
 }
 
 type JobsResponse struct {
@@ -2972,7 +3166,7 @@ type JobsResponse struct {
 
 func (x *JobsResponse) Reset() {
 	*x = JobsResponse{}
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_gate_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3178,7 @@ func (x *JobsResponse) String() string {
 func (*JobsResponse) ProtoMessage() {}
 
 func (x *JobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_gate_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3191,7 @@ func (x *JobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsResponse.ProtoReflect.Descriptor instead.
 func (*JobsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{42}
+	return file_gate_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JobsResponse) GetJobs() []*JobHere {
@@ -3013,7 +3207,7 @@ type JobHere struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // held, started, running or ending
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`       // SITE/NODE from which it was submitted
-	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`   // whose program did, as that node's helper says
+	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`   // whose program did, by the word of that node's helper
 	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	Processes     uint32                 `protobuf:"varint,6,opt,name=processes,proto3" json:"processes,omitempty"`            // held or running
 	Places        []*Process             `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`                   // that were started and have not ended
@@ -3028,7 +3222,7 @@ type JobHere struct {
 
 func (x *JobHere) Reset() {
 	*x = JobHere{}
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_gate_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3234,7 @@ func (x *JobHere) String() string {
 func (*JobHere) ProtoMessage() {}
 
 func (x *JobHere) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_gate_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3247,7 @@ func (x *JobHere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHere.ProtoReflect.Descriptor instead.
 func (*JobHere) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{43}
+	return file_gate_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *JobHere) GetJob() string {
@@ -3149,7 +3343,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_gate_proto_msgTypes[44]
+	mi := &file_gate_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3355,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[44]
+	mi := &file_gate_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3368,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{44}
+	return file_gate_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *KillRequest) GetJob() string {
@@ -3193,7 +3387,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_gate_proto_msgTypes[45]
+	mi := &file_gate_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3399,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[45]
+	mi := &file_gate_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3412,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{45}
+	return file_gate_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *KillResponse) GetReservations() uint32 {
@@ -3236,7 +3430,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_gate_proto_msgTypes[46]
+	mi := &file_gate_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3442,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[46]
+	mi := &file_gate_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,19 +3455,20 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{46}
+	return file_gate_proto_rawDescGZIP(), []int{48}
 }
 
 type HostsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hosts         []*Host                `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"` // nearest first, in an order that does not flap; then those of unknown latency
+	Stale         string                 `protobuf:"bytes,2,opt,name=stale,proto3" json:"stale,omitempty"` // why the other sites' hosts are as they were before, or missing; empty: they are current
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostsResponse) Reset() {
 	*x = HostsResponse{}
-	mi := &file_gate_proto_msgTypes[47]
+	mi := &file_gate_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3480,7 @@ func (x *HostsResponse) String() string {
 func (*HostsResponse) ProtoMessage() {}
 
 func (x *HostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[47]
+	mi := &file_gate_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3493,7 @@ func (x *HostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsResponse.ProtoReflect.Descriptor instead.
 func (*HostsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{47}
+	return file_gate_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HostsResponse) GetHosts() []*Host {
@@ -3306,6 +3501,13 @@ func (x *HostsResponse) GetHosts() []*Host {
 		return x.Hosts
 	}
 	return nil
+}
+
+func (x *HostsResponse) GetStale() string {
+	if x != nil {
+		return x.Stale
+	}
+	return ""
 }
 
 // Host is a node and what its owner offers.
@@ -3317,15 +3519,16 @@ type Host struct {
 	Memory        uint64                 `protobuf:"varint,4,opt,name=memory,proto3" json:"memory,omitempty"`                        // bytes for all jobs; 0: not limited
 	Cpu           uint32                 `protobuf:"varint,5,opt,name=cpu,proto3" json:"cpu,omitempty"`                              // thousandths of a core for all jobs; 0: not limited
 	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                           // up, away (its helper has no session) or unknown (nor has its site's frontal)
-	SilentMs      uint64                 `protobuf:"varint,7,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`    // for how long nobody has known it to be up; 0 while it is
+	SilentMs      uint64                 `protobuf:"varint,7,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`    // time since it was last known to be up; 0 while it is
 	LatencyNs     uint64                 `protobuf:"varint,8,opt,name=latency_ns,json=latencyNs,proto3" json:"latency_ns,omitempty"` // round trip from this node; 0: not measured yet
+	Power         uint32                 `protobuf:"varint,9,opt,name=power,proto3" json:"power,omitempty"`                          // of all cores together, in millions of multiplications and additions a second; 0: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_gate_proto_msgTypes[48]
+	mi := &file_gate_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3337,7 +3540,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[48]
+	mi := &file_gate_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3350,7 +3553,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{48}
+	return file_gate_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Host) GetNode() string {
@@ -3409,7 +3612,14 @@ func (x *Host) GetLatencyNs() uint64 {
 	return 0
 }
 
-// ToAgent is what a helper says. Exactly one field is set.
+func (x *Host) GetPower() uint32 {
+	if x != nil {
+		return x.Power
+	}
+	return 0
+}
+
+// ToAgent is a message of a helper. Exactly one field is set.
 type ToAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Say:
@@ -3429,7 +3639,7 @@ type ToAgent struct {
 
 func (x *ToAgent) Reset() {
 	*x = ToAgent{}
-	mi := &file_gate_proto_msgTypes[49]
+	mi := &file_gate_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3651,7 @@ func (x *ToAgent) String() string {
 func (*ToAgent) ProtoMessage() {}
 
 func (x *ToAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[49]
+	mi := &file_gate_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3664,7 @@ func (x *ToAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToAgent.ProtoReflect.Descriptor instead.
 func (*ToAgent) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{49}
+	return file_gate_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ToAgent) GetSay() isToAgent_Say {
@@ -3588,7 +3798,7 @@ func (*ToAgent_End) isToAgent_Say() {}
 
 func (*ToAgent_Release) isToAgent_Say() {}
 
-// FromAgent is what an agent says. Exactly one field is set.
+// FromAgent is a message of an agent. Exactly one field is set.
 type FromAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Say:
@@ -3606,7 +3816,7 @@ type FromAgent struct {
 
 func (x *FromAgent) Reset() {
 	*x = FromAgent{}
-	mi := &file_gate_proto_msgTypes[50]
+	mi := &file_gate_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3828,7 @@ func (x *FromAgent) String() string {
 func (*FromAgent) ProtoMessage() {}
 
 func (x *FromAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[50]
+	mi := &file_gate_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3841,7 @@ func (x *FromAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromAgent.ProtoReflect.Descriptor instead.
 func (*FromAgent) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{50}
+	return file_gate_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FromAgent) GetSay() isFromAgent_Say {
@@ -3741,14 +3951,14 @@ type Open struct {
 	Parent        string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`                      // folder in which the job's is made
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                          // how the folder's name begins
 	OrphanMs      uint64                 `protobuf:"varint,3,opt,name=orphan_ms,json=orphanMs,proto3" json:"orphan_ms,omitempty"` // how long the agent waits for a helper without a connection
-	Have          uint64                 `protobuf:"varint,4,opt,name=have,proto3" json:"have,omitempty"`                         // the last event that the helper has; those after it are said (again)
+	Have          uint64                 `protobuf:"varint,4,opt,name=have,proto3" json:"have,omitempty"`                         // the last event that the helper has; those after it are sent (again)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Open) Reset() {
 	*x = Open{}
-	mi := &file_gate_proto_msgTypes[51]
+	mi := &file_gate_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3970,7 @@ func (x *Open) String() string {
 func (*Open) ProtoMessage() {}
 
 func (x *Open) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[51]
+	mi := &file_gate_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3983,7 @@ func (x *Open) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Open.ProtoReflect.Descriptor instead.
 func (*Open) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{51}
+	return file_gate_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Open) GetParent() string {
@@ -3809,7 +4019,7 @@ type Opened struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Folder        string                 `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"`    // of the job; empty when it could not be made
 	Fault         string                 `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`      // why not, for people
-	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`     // as Taken says it
+	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`     // as in Taken
 	Version       uint32                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of this protocol: 1
 	Waits         bool                   `protobuf:"varint,5,opt,name=waits,proto3" json:"waits,omitempty"`     // no Launch has come yet
 	unknownFields protoimpl.UnknownFields
@@ -3818,7 +4028,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_gate_proto_msgTypes[52]
+	mi := &file_gate_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +4040,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[52]
+	mi := &file_gate_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +4053,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{52}
+	return file_gate_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Opened) GetFolder() string {
@@ -3896,7 +4106,7 @@ type StagePart struct {
 
 func (x *StagePart) Reset() {
 	*x = StagePart{}
-	mi := &file_gate_proto_msgTypes[53]
+	mi := &file_gate_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3908,7 +4118,7 @@ func (x *StagePart) String() string {
 func (*StagePart) ProtoMessage() {}
 
 func (x *StagePart) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[53]
+	mi := &file_gate_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3921,7 +4131,7 @@ func (x *StagePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagePart.ProtoReflect.Descriptor instead.
 func (*StagePart) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{53}
+	return file_gate_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StagePart) GetName() string {
@@ -3970,7 +4180,7 @@ type StagedFile struct {
 
 func (x *StagedFile) Reset() {
 	*x = StagedFile{}
-	mi := &file_gate_proto_msgTypes[54]
+	mi := &file_gate_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3982,7 +4192,7 @@ func (x *StagedFile) String() string {
 func (*StagedFile) ProtoMessage() {}
 
 func (x *StagedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[54]
+	mi := &file_gate_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3995,7 +4205,7 @@ func (x *StagedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagedFile.ProtoReflect.Descriptor instead.
 func (*StagedFile) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{54}
+	return file_gate_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StagedFile) GetName() string {
@@ -4015,7 +4225,7 @@ func (x *StagedFile) GetFault() string {
 // Launch starts the processes of a job.
 type Launch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Start         *Start                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`   // as the submitter said it
+	Start         *Start                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`   // as the submitter sent it
 	Helper        string                 `protobuf:"bytes,2,opt,name=helper,proto3" json:"helper,omitempty"` // the socket by which processes reach other ranks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4023,7 +4233,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_gate_proto_msgTypes[55]
+	mi := &file_gate_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4245,7 @@ func (x *Launch) String() string {
 func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[55]
+	mi := &file_gate_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4258,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{55}
+	return file_gate_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Launch) GetStart() *Start {
@@ -4065,7 +4275,7 @@ func (x *Launch) GetHelper() string {
 	return ""
 }
 
-// EndJob ends the processes, for a reason that Over says.
+// EndJob ends the processes, for a reason that Over gives.
 type EndJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Why           string                 `protobuf:"bytes,1,opt,name=why,proto3" json:"why,omitempty"`
@@ -4075,7 +4285,7 @@ type EndJob struct {
 
 func (x *EndJob) Reset() {
 	*x = EndJob{}
-	mi := &file_gate_proto_msgTypes[56]
+	mi := &file_gate_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4297,7 @@ func (x *EndJob) String() string {
 func (*EndJob) ProtoMessage() {}
 
 func (x *EndJob) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[56]
+	mi := &file_gate_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4310,7 @@ func (x *EndJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJob.ProtoReflect.Descriptor instead.
 func (*EndJob) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{56}
+	return file_gate_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EndJob) GetWhy() string {
@@ -4110,7 +4320,7 @@ func (x *EndJob) GetWhy() string {
 	return ""
 }
 
-// Release says that nobody will ask for anything any more: what runs is ended,
+// Release ends the agent's service, as no further message follows: what runs is ended,
 // the folder removed, and the connection closed as the agent's last deed.
 type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4120,7 +4330,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_gate_proto_msgTypes[57]
+	mi := &file_gate_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4342,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[57]
+	mi := &file_gate_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,10 +4355,10 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{57}
+	return file_gate_proto_rawDescGZIP(), []int{59}
 }
 
-// ProcessesEnded says that no process of the job is left.
+// ProcessesEnded reports that no process of the job is left.
 type ProcessesEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4157,7 +4367,7 @@ type ProcessesEnded struct {
 
 func (x *ProcessesEnded) Reset() {
 	*x = ProcessesEnded{}
-	mi := &file_gate_proto_msgTypes[58]
+	mi := &file_gate_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4379,7 @@ func (x *ProcessesEnded) String() string {
 func (*ProcessesEnded) ProtoMessage() {}
 
 func (x *ProcessesEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[58]
+	mi := &file_gate_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4392,7 @@ func (x *ProcessesEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesEnded.ProtoReflect.Descriptor instead.
 func (*ProcessesEnded) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{58}
+	return file_gate_proto_rawDescGZIP(), []int{60}
 }
 
 var File_gate_proto protoreflect.FileDescriptor
@@ -4190,7 +4400,7 @@ var File_gate_proto protoreflect.FileDescriptor
 const file_gate_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"gate.proto\x12\x0fisthmus.gate.v1\"\xd5\x04\n" +
+	"gate.proto\x12\x0fisthmus.gate.v1\"\x82\x05\n" +
 	"\x06ToNode\x12(\n" +
 	"\x03ask\x18\x01 \x01(\v2\x14.isthmus.gate.v1.AskH\x00R\x03ask\x121\n" +
 	"\x06attach\x18\x02 \x01(\v2\x17.isthmus.gate.v1.AttachH\x00R\x06attach\x121\n" +
@@ -4204,8 +4414,9 @@ const file_gate_proto_rawDesc = "" +
 	"\x06signal\x18\n" +
 	" \x01(\v2\x17.isthmus.gate.v1.SignalH\x00R\x06signal\x12(\n" +
 	"\x03ack\x18\v \x01(\v2\x14.isthmus.gate.v1.AckH\x00R\x03ack\x12+\n" +
-	"\x04dead\x18\f \x01(\v2\x15.isthmus.gate.v1.DeadH\x00R\x04deadB\x05\n" +
-	"\x03say\"\xa6\x06\n" +
+	"\x04dead\x18\f \x01(\v2\x15.isthmus.gate.v1.DeadH\x00R\x04dead\x12+\n" +
+	"\x04join\x18\r \x01(\v2\x15.isthmus.gate.v1.JoinH\x00R\x04joinB\x05\n" +
+	"\x03say\"\xed\x06\n" +
 	"\vToSubmitter\x12%\n" +
 	"\x02ok\x18\x01 \x01(\v2\x13.isthmus.gate.v1.OKH\x00R\x02ok\x12(\n" +
 	"\x03nok\x18\x02 \x01(\v2\x14.isthmus.gate.v1.NOKH\x00R\x03nok\x124\n" +
@@ -4222,7 +4433,8 @@ const file_gate_proto_rawDesc = "" +
 	"\x06output\x18\f \x01(\v2\x17.isthmus.gate.v1.OutputH\x00R\x06output\x121\n" +
 	"\x06exited\x18\r \x01(\v2\x17.isthmus.gate.v1.ExitedH\x00R\x06exited\x120\n" +
 	"\x04file\x18\x0e \x01(\v2\x1a.isthmus.gate.v1.FileChunkH\x00R\x04file\x12+\n" +
-	"\x04over\x18\x0f \x01(\v2\x15.isthmus.gate.v1.OverH\x00R\x04over\x12\x14\n" +
+	"\x04over\x18\x0f \x01(\v2\x15.isthmus.gate.v1.OverH\x00R\x04over\x12E\n" +
+	"\x0etaken_for_dead\x18\x11 \x01(\v2\x1d.isthmus.gate.v1.TakenForDeadH\x00R\ftakenForDead\x12\x14\n" +
 	"\x05event\x18\x10 \x01(\x04R\x05eventB\x05\n" +
 	"\x03say\"2\n" +
 	"\x04Hold\x12\x12\n" +
@@ -4230,17 +4442,23 @@ const file_gate_proto_rawDesc = "" +
 	"\x06serial\x18\x02 \x01(\x04R\x06serial\"1\n" +
 	"\aProcess\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x12\n" +
-	"\x04copy\x18\x02 \x01(\rR\x04copy\"q\n" +
+	"\x04copy\x18\x02 \x01(\rR\x04copy\"\xa4\x01\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x1c\n" +
 	"\tprocesses\x18\x03 \x01(\rR\tprocesses\x12\x16\n" +
 	"\x06memory\x18\x04 \x01(\x04R\x06memory\x12\x10\n" +
-	"\x03cpu\x18\x05 \x01(\rR\x03cpu\"h\n" +
+	"\x03cpu\x18\x05 \x01(\rR\x03cpu\x12\x14\n" +
+	"\x05queue\x18\x06 \x01(\bR\x05queue\x12\x1b\n" +
+	"\twaited_ms\x18\a \x01(\x04R\bwaitedMs\"\xd4\x01\n" +
 	"\x02OK\x12)\n" +
 	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.gate.v1.HoldR\x04hold\x12\x1c\n" +
 	"\tprocesses\x18\x02 \x01(\rR\tprocesses\x12\x19\n" +
-	"\blease_ms\x18\x03 \x01(\x04R\aleaseMs\"1\n" +
+	"\blease_ms\x18\x03 \x01(\x04R\aleaseMs\x12\x1a\n" +
+	"\breplicas\x18\x04 \x01(\bR\breplicas\x12\x16\n" +
+	"\x06spares\x18\x05 \x01(\bR\x06spares\x12\x18\n" +
+	"\adetects\x18\x06 \x01(\bR\adetects\x12\x1c\n" +
+	"\tnewcomers\x18\a \x01(\bR\tnewcomers\"1\n" +
 	"\x03NOK\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\xb6\x01\n" +
@@ -4287,7 +4505,7 @@ const file_gate_proto_rawDesc = "" +
 	"\x03sum\x18\x01 \x01(\fR\x03sum\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x1c\n" +
 	"\x06Stored\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xac\x03\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xe8\x03\n" +
 	"\x05Start\x12)\n" +
 	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.gate.v1.HoldR\x04hold\x12\x17\n" +
 	"\ajob_key\x18\x02 \x01(\tR\x06jobKey\x126\n" +
@@ -4302,7 +4520,9 @@ const file_gate_proto_rawDesc = "" +
 	" \x01(\bR\x05input\x120\n" +
 	"\x05nodes\x18\v \x03(\v2\x1a.isthmus.gate.v1.NodeOfJobR\x05nodes\x12\x17\n" +
 	"\ahang_ms\x18\f \x01(\rR\x06hangMs\x12\x1a\n" +
-	"\breplicas\x18\r \x01(\rR\breplicas\"5\n" +
+	"\breplicas\x18\r \x01(\rR\breplicas\x12\x16\n" +
+	"\x06spares\x18\x0e \x01(\rR\x06spares\x12\"\n" +
+	"\freplacements\x18\x0f \x03(\rR\freplacements\"5\n" +
 	"\tNodeOfJob\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"1\n" +
@@ -4325,7 +4545,11 @@ const file_gate_proto_rawDesc = "" +
 	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"6\n" +
 	"\x04Dead\x12\x1c\n" +
 	"\tprocesses\x18\x01 \x03(\rR\tprocesses\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\x1b\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"$\n" +
+	"\fTakenForDead\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"6\n" +
+	"\x04Join\x12.\n" +
+	"\x04node\x18\x01 \x01(\v2\x1a.isthmus.gate.v1.NodeOfJobR\x04node\"\x1b\n" +
 	"\x03Ack\x12\x14\n" +
 	"\x05event\x18\x01 \x01(\x04R\x05event\"h\n" +
 	"\x06Output\x122\n" +
@@ -4403,9 +4627,10 @@ const file_gate_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"2\n" +
 	"\fKillResponse\x12\"\n" +
 	"\freservations\x18\x01 \x01(\rR\freservations\"\x0e\n" +
-	"\fHostsRequest\"<\n" +
+	"\fHostsRequest\"R\n" +
 	"\rHostsResponse\x12+\n" +
-	"\x05hosts\x18\x01 \x03(\v2\x15.isthmus.gate.v1.HostR\x05hosts\"\xc8\x01\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x15.isthmus.gate.v1.HostR\x05hosts\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\tR\x05stale\"\xde\x01\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\rR\x04jobs\x12\x1c\n" +
@@ -4415,7 +4640,8 @@ const file_gate_proto_rawDesc = "" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1b\n" +
 	"\tsilent_ms\x18\a \x01(\x04R\bsilentMs\x12\x1d\n" +
 	"\n" +
-	"latency_ns\x18\b \x01(\x04R\tlatencyNs\"\x92\x03\n" +
+	"latency_ns\x18\b \x01(\x04R\tlatencyNs\x12\x14\n" +
+	"\x05power\x18\t \x01(\rR\x05power\"\x92\x03\n" +
 	"\aToAgent\x12+\n" +
 	"\x04open\x18\x01 \x01(\v2\x15.isthmus.gate.v1.OpenH\x00R\x04open\x120\n" +
 	"\x04file\x18\x02 \x01(\v2\x1a.isthmus.gate.v1.StagePartH\x00R\x04file\x121\n" +
@@ -4486,7 +4712,7 @@ func file_gate_proto_rawDescGZIP() []byte {
 }
 
 var file_gate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_gate_proto_goTypes = []any{
 	(Refused_What)(0),       // 0: isthmus.gate.v1.Refused.What
 	(Fault_Code)(0),         // 1: isthmus.gate.v1.Fault.Code
@@ -4517,38 +4743,40 @@ var file_gate_proto_goTypes = []any{
 	(*Taken)(nil),           // 26: isthmus.gate.v1.Taken
 	(*Signal)(nil),          // 27: isthmus.gate.v1.Signal
 	(*Dead)(nil),            // 28: isthmus.gate.v1.Dead
-	(*Ack)(nil),             // 29: isthmus.gate.v1.Ack
-	(*Output)(nil),          // 30: isthmus.gate.v1.Output
-	(*Exited)(nil),          // 31: isthmus.gate.v1.Exited
-	(*FileChunk)(nil),       // 32: isthmus.gate.v1.FileChunk
-	(*Over)(nil),            // 33: isthmus.gate.v1.Over
-	(*Fault)(nil),           // 34: isthmus.gate.v1.Fault
-	(*PingRequest)(nil),     // 35: isthmus.gate.v1.PingRequest
-	(*PingResponse)(nil),    // 36: isthmus.gate.v1.PingResponse
-	(*MeasureRequest)(nil),  // 37: isthmus.gate.v1.MeasureRequest
-	(*MeasureResponse)(nil), // 38: isthmus.gate.v1.MeasureResponse
-	(*Distance)(nil),        // 39: isthmus.gate.v1.Distance
-	(*Piece)(nil),           // 40: isthmus.gate.v1.Piece
-	(*GossipRequest)(nil),   // 41: isthmus.gate.v1.GossipRequest
-	(*GossipResponse)(nil),  // 42: isthmus.gate.v1.GossipResponse
-	(*JobsRequest)(nil),     // 43: isthmus.gate.v1.JobsRequest
-	(*JobsResponse)(nil),    // 44: isthmus.gate.v1.JobsResponse
-	(*JobHere)(nil),         // 45: isthmus.gate.v1.JobHere
-	(*KillRequest)(nil),     // 46: isthmus.gate.v1.KillRequest
-	(*KillResponse)(nil),    // 47: isthmus.gate.v1.KillResponse
-	(*HostsRequest)(nil),    // 48: isthmus.gate.v1.HostsRequest
-	(*HostsResponse)(nil),   // 49: isthmus.gate.v1.HostsResponse
-	(*Host)(nil),            // 50: isthmus.gate.v1.Host
-	(*ToAgent)(nil),         // 51: isthmus.gate.v1.ToAgent
-	(*FromAgent)(nil),       // 52: isthmus.gate.v1.FromAgent
-	(*Open)(nil),            // 53: isthmus.gate.v1.Open
-	(*Opened)(nil),          // 54: isthmus.gate.v1.Opened
-	(*StagePart)(nil),       // 55: isthmus.gate.v1.StagePart
-	(*StagedFile)(nil),      // 56: isthmus.gate.v1.StagedFile
-	(*Launch)(nil),          // 57: isthmus.gate.v1.Launch
-	(*EndJob)(nil),          // 58: isthmus.gate.v1.EndJob
-	(*Release)(nil),         // 59: isthmus.gate.v1.Release
-	(*ProcessesEnded)(nil),  // 60: isthmus.gate.v1.ProcessesEnded
+	(*TakenForDead)(nil),    // 29: isthmus.gate.v1.TakenForDead
+	(*Join)(nil),            // 30: isthmus.gate.v1.Join
+	(*Ack)(nil),             // 31: isthmus.gate.v1.Ack
+	(*Output)(nil),          // 32: isthmus.gate.v1.Output
+	(*Exited)(nil),          // 33: isthmus.gate.v1.Exited
+	(*FileChunk)(nil),       // 34: isthmus.gate.v1.FileChunk
+	(*Over)(nil),            // 35: isthmus.gate.v1.Over
+	(*Fault)(nil),           // 36: isthmus.gate.v1.Fault
+	(*PingRequest)(nil),     // 37: isthmus.gate.v1.PingRequest
+	(*PingResponse)(nil),    // 38: isthmus.gate.v1.PingResponse
+	(*MeasureRequest)(nil),  // 39: isthmus.gate.v1.MeasureRequest
+	(*MeasureResponse)(nil), // 40: isthmus.gate.v1.MeasureResponse
+	(*Distance)(nil),        // 41: isthmus.gate.v1.Distance
+	(*Piece)(nil),           // 42: isthmus.gate.v1.Piece
+	(*GossipRequest)(nil),   // 43: isthmus.gate.v1.GossipRequest
+	(*GossipResponse)(nil),  // 44: isthmus.gate.v1.GossipResponse
+	(*JobsRequest)(nil),     // 45: isthmus.gate.v1.JobsRequest
+	(*JobsResponse)(nil),    // 46: isthmus.gate.v1.JobsResponse
+	(*JobHere)(nil),         // 47: isthmus.gate.v1.JobHere
+	(*KillRequest)(nil),     // 48: isthmus.gate.v1.KillRequest
+	(*KillResponse)(nil),    // 49: isthmus.gate.v1.KillResponse
+	(*HostsRequest)(nil),    // 50: isthmus.gate.v1.HostsRequest
+	(*HostsResponse)(nil),   // 51: isthmus.gate.v1.HostsResponse
+	(*Host)(nil),            // 52: isthmus.gate.v1.Host
+	(*ToAgent)(nil),         // 53: isthmus.gate.v1.ToAgent
+	(*FromAgent)(nil),       // 54: isthmus.gate.v1.FromAgent
+	(*Open)(nil),            // 55: isthmus.gate.v1.Open
+	(*Opened)(nil),          // 56: isthmus.gate.v1.Opened
+	(*StagePart)(nil),       // 57: isthmus.gate.v1.StagePart
+	(*StagedFile)(nil),      // 58: isthmus.gate.v1.StagedFile
+	(*Launch)(nil),          // 59: isthmus.gate.v1.Launch
+	(*EndJob)(nil),          // 60: isthmus.gate.v1.EndJob
+	(*Release)(nil),         // 61: isthmus.gate.v1.Release
+	(*ProcessesEnded)(nil),  // 62: isthmus.gate.v1.ProcessesEnded
 }
 var file_gate_proto_depIdxs = []int32{
 	6,  // 0: isthmus.gate.v1.ToNode.ask:type_name -> isthmus.gate.v1.Ask
@@ -4561,75 +4789,78 @@ var file_gate_proto_depIdxs = []int32{
 	23, // 7: isthmus.gate.v1.ToNode.commit:type_name -> isthmus.gate.v1.Commit
 	25, // 8: isthmus.gate.v1.ToNode.input:type_name -> isthmus.gate.v1.Input
 	27, // 9: isthmus.gate.v1.ToNode.signal:type_name -> isthmus.gate.v1.Signal
-	29, // 10: isthmus.gate.v1.ToNode.ack:type_name -> isthmus.gate.v1.Ack
+	31, // 10: isthmus.gate.v1.ToNode.ack:type_name -> isthmus.gate.v1.Ack
 	28, // 11: isthmus.gate.v1.ToNode.dead:type_name -> isthmus.gate.v1.Dead
-	7,  // 12: isthmus.gate.v1.ToSubmitter.ok:type_name -> isthmus.gate.v1.OK
-	8,  // 13: isthmus.gate.v1.ToSubmitter.nok:type_name -> isthmus.gate.v1.NOK
-	9,  // 14: isthmus.gate.v1.ToSubmitter.refused:type_name -> isthmus.gate.v1.Refused
-	14, // 15: isthmus.gate.v1.ToSubmitter.cancelled:type_name -> isthmus.gate.v1.Cancelled
-	16, // 16: isthmus.gate.v1.ToSubmitter.missing:type_name -> isthmus.gate.v1.Missing
-	18, // 17: isthmus.gate.v1.ToSubmitter.stored:type_name -> isthmus.gate.v1.Stored
-	34, // 18: isthmus.gate.v1.ToSubmitter.fault:type_name -> isthmus.gate.v1.Fault
-	22, // 19: isthmus.gate.v1.ToSubmitter.started:type_name -> isthmus.gate.v1.Started
-	24, // 20: isthmus.gate.v1.ToSubmitter.committed:type_name -> isthmus.gate.v1.Committed
-	12, // 21: isthmus.gate.v1.ToSubmitter.attached:type_name -> isthmus.gate.v1.Attached
-	26, // 22: isthmus.gate.v1.ToSubmitter.taken:type_name -> isthmus.gate.v1.Taken
-	30, // 23: isthmus.gate.v1.ToSubmitter.output:type_name -> isthmus.gate.v1.Output
-	31, // 24: isthmus.gate.v1.ToSubmitter.exited:type_name -> isthmus.gate.v1.Exited
-	32, // 25: isthmus.gate.v1.ToSubmitter.file:type_name -> isthmus.gate.v1.FileChunk
-	33, // 26: isthmus.gate.v1.ToSubmitter.over:type_name -> isthmus.gate.v1.Over
-	4,  // 27: isthmus.gate.v1.OK.hold:type_name -> isthmus.gate.v1.Hold
-	0,  // 28: isthmus.gate.v1.Refused.what:type_name -> isthmus.gate.v1.Refused.What
-	4,  // 29: isthmus.gate.v1.Renew.hold:type_name -> isthmus.gate.v1.Hold
-	4,  // 30: isthmus.gate.v1.Attach.hold:type_name -> isthmus.gate.v1.Hold
-	4,  // 31: isthmus.gate.v1.Start.hold:type_name -> isthmus.gate.v1.Hold
-	5,  // 32: isthmus.gate.v1.Start.processes:type_name -> isthmus.gate.v1.Process
-	21, // 33: isthmus.gate.v1.Start.limits:type_name -> isthmus.gate.v1.Limit
-	20, // 34: isthmus.gate.v1.Start.nodes:type_name -> isthmus.gate.v1.NodeOfJob
-	4,  // 35: isthmus.gate.v1.Commit.hold:type_name -> isthmus.gate.v1.Hold
-	5,  // 36: isthmus.gate.v1.Output.process:type_name -> isthmus.gate.v1.Process
-	5,  // 37: isthmus.gate.v1.Exited.process:type_name -> isthmus.gate.v1.Process
-	1,  // 38: isthmus.gate.v1.Fault.code:type_name -> isthmus.gate.v1.Fault.Code
-	39, // 39: isthmus.gate.v1.MeasureResponse.distances:type_name -> isthmus.gate.v1.Distance
-	45, // 40: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
-	5,  // 41: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
-	50, // 42: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
-	53, // 43: isthmus.gate.v1.ToAgent.open:type_name -> isthmus.gate.v1.Open
-	55, // 44: isthmus.gate.v1.ToAgent.file:type_name -> isthmus.gate.v1.StagePart
-	57, // 45: isthmus.gate.v1.ToAgent.launch:type_name -> isthmus.gate.v1.Launch
-	25, // 46: isthmus.gate.v1.ToAgent.input:type_name -> isthmus.gate.v1.Input
-	27, // 47: isthmus.gate.v1.ToAgent.signal:type_name -> isthmus.gate.v1.Signal
-	29, // 48: isthmus.gate.v1.ToAgent.ack:type_name -> isthmus.gate.v1.Ack
-	58, // 49: isthmus.gate.v1.ToAgent.end:type_name -> isthmus.gate.v1.EndJob
-	59, // 50: isthmus.gate.v1.ToAgent.release:type_name -> isthmus.gate.v1.Release
-	54, // 51: isthmus.gate.v1.FromAgent.opened:type_name -> isthmus.gate.v1.Opened
-	56, // 52: isthmus.gate.v1.FromAgent.staged:type_name -> isthmus.gate.v1.StagedFile
-	26, // 53: isthmus.gate.v1.FromAgent.taken:type_name -> isthmus.gate.v1.Taken
-	3,  // 54: isthmus.gate.v1.FromAgent.event:type_name -> isthmus.gate.v1.ToSubmitter
-	60, // 55: isthmus.gate.v1.FromAgent.ended:type_name -> isthmus.gate.v1.ProcessesEnded
-	34, // 56: isthmus.gate.v1.FromAgent.fault:type_name -> isthmus.gate.v1.Fault
-	19, // 57: isthmus.gate.v1.Launch.start:type_name -> isthmus.gate.v1.Start
-	2,  // 58: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
-	35, // 59: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
-	37, // 60: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
-	40, // 61: isthmus.gate.v1.Gate.Echo:input_type -> isthmus.gate.v1.Piece
-	41, // 62: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
-	43, // 63: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
-	46, // 64: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
-	48, // 65: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
-	3,  // 66: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
-	36, // 67: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
-	38, // 68: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
-	40, // 69: isthmus.gate.v1.Gate.Echo:output_type -> isthmus.gate.v1.Piece
-	42, // 70: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
-	44, // 71: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
-	47, // 72: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
-	49, // 73: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
-	66, // [66:74] is the sub-list for method output_type
-	58, // [58:66] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	30, // 12: isthmus.gate.v1.ToNode.join:type_name -> isthmus.gate.v1.Join
+	7,  // 13: isthmus.gate.v1.ToSubmitter.ok:type_name -> isthmus.gate.v1.OK
+	8,  // 14: isthmus.gate.v1.ToSubmitter.nok:type_name -> isthmus.gate.v1.NOK
+	9,  // 15: isthmus.gate.v1.ToSubmitter.refused:type_name -> isthmus.gate.v1.Refused
+	14, // 16: isthmus.gate.v1.ToSubmitter.cancelled:type_name -> isthmus.gate.v1.Cancelled
+	16, // 17: isthmus.gate.v1.ToSubmitter.missing:type_name -> isthmus.gate.v1.Missing
+	18, // 18: isthmus.gate.v1.ToSubmitter.stored:type_name -> isthmus.gate.v1.Stored
+	36, // 19: isthmus.gate.v1.ToSubmitter.fault:type_name -> isthmus.gate.v1.Fault
+	22, // 20: isthmus.gate.v1.ToSubmitter.started:type_name -> isthmus.gate.v1.Started
+	24, // 21: isthmus.gate.v1.ToSubmitter.committed:type_name -> isthmus.gate.v1.Committed
+	12, // 22: isthmus.gate.v1.ToSubmitter.attached:type_name -> isthmus.gate.v1.Attached
+	26, // 23: isthmus.gate.v1.ToSubmitter.taken:type_name -> isthmus.gate.v1.Taken
+	32, // 24: isthmus.gate.v1.ToSubmitter.output:type_name -> isthmus.gate.v1.Output
+	33, // 25: isthmus.gate.v1.ToSubmitter.exited:type_name -> isthmus.gate.v1.Exited
+	34, // 26: isthmus.gate.v1.ToSubmitter.file:type_name -> isthmus.gate.v1.FileChunk
+	35, // 27: isthmus.gate.v1.ToSubmitter.over:type_name -> isthmus.gate.v1.Over
+	29, // 28: isthmus.gate.v1.ToSubmitter.taken_for_dead:type_name -> isthmus.gate.v1.TakenForDead
+	4,  // 29: isthmus.gate.v1.OK.hold:type_name -> isthmus.gate.v1.Hold
+	0,  // 30: isthmus.gate.v1.Refused.what:type_name -> isthmus.gate.v1.Refused.What
+	4,  // 31: isthmus.gate.v1.Renew.hold:type_name -> isthmus.gate.v1.Hold
+	4,  // 32: isthmus.gate.v1.Attach.hold:type_name -> isthmus.gate.v1.Hold
+	4,  // 33: isthmus.gate.v1.Start.hold:type_name -> isthmus.gate.v1.Hold
+	5,  // 34: isthmus.gate.v1.Start.processes:type_name -> isthmus.gate.v1.Process
+	21, // 35: isthmus.gate.v1.Start.limits:type_name -> isthmus.gate.v1.Limit
+	20, // 36: isthmus.gate.v1.Start.nodes:type_name -> isthmus.gate.v1.NodeOfJob
+	4,  // 37: isthmus.gate.v1.Commit.hold:type_name -> isthmus.gate.v1.Hold
+	20, // 38: isthmus.gate.v1.Join.node:type_name -> isthmus.gate.v1.NodeOfJob
+	5,  // 39: isthmus.gate.v1.Output.process:type_name -> isthmus.gate.v1.Process
+	5,  // 40: isthmus.gate.v1.Exited.process:type_name -> isthmus.gate.v1.Process
+	1,  // 41: isthmus.gate.v1.Fault.code:type_name -> isthmus.gate.v1.Fault.Code
+	41, // 42: isthmus.gate.v1.MeasureResponse.distances:type_name -> isthmus.gate.v1.Distance
+	47, // 43: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
+	5,  // 44: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
+	52, // 45: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
+	55, // 46: isthmus.gate.v1.ToAgent.open:type_name -> isthmus.gate.v1.Open
+	57, // 47: isthmus.gate.v1.ToAgent.file:type_name -> isthmus.gate.v1.StagePart
+	59, // 48: isthmus.gate.v1.ToAgent.launch:type_name -> isthmus.gate.v1.Launch
+	25, // 49: isthmus.gate.v1.ToAgent.input:type_name -> isthmus.gate.v1.Input
+	27, // 50: isthmus.gate.v1.ToAgent.signal:type_name -> isthmus.gate.v1.Signal
+	31, // 51: isthmus.gate.v1.ToAgent.ack:type_name -> isthmus.gate.v1.Ack
+	60, // 52: isthmus.gate.v1.ToAgent.end:type_name -> isthmus.gate.v1.EndJob
+	61, // 53: isthmus.gate.v1.ToAgent.release:type_name -> isthmus.gate.v1.Release
+	56, // 54: isthmus.gate.v1.FromAgent.opened:type_name -> isthmus.gate.v1.Opened
+	58, // 55: isthmus.gate.v1.FromAgent.staged:type_name -> isthmus.gate.v1.StagedFile
+	26, // 56: isthmus.gate.v1.FromAgent.taken:type_name -> isthmus.gate.v1.Taken
+	3,  // 57: isthmus.gate.v1.FromAgent.event:type_name -> isthmus.gate.v1.ToSubmitter
+	62, // 58: isthmus.gate.v1.FromAgent.ended:type_name -> isthmus.gate.v1.ProcessesEnded
+	36, // 59: isthmus.gate.v1.FromAgent.fault:type_name -> isthmus.gate.v1.Fault
+	19, // 60: isthmus.gate.v1.Launch.start:type_name -> isthmus.gate.v1.Start
+	2,  // 61: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
+	37, // 62: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
+	39, // 63: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
+	42, // 64: isthmus.gate.v1.Gate.Echo:input_type -> isthmus.gate.v1.Piece
+	43, // 65: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
+	45, // 66: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
+	48, // 67: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
+	50, // 68: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
+	3,  // 69: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
+	38, // 70: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
+	40, // 71: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
+	42, // 72: isthmus.gate.v1.Gate.Echo:output_type -> isthmus.gate.v1.Piece
+	44, // 73: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
+	46, // 74: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
+	49, // 75: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
+	51, // 76: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
+	69, // [69:77] is the sub-list for method output_type
+	61, // [61:69] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_gate_proto_init() }
@@ -4650,6 +4881,7 @@ func file_gate_proto_init() {
 		(*ToNode_Signal)(nil),
 		(*ToNode_Ack)(nil),
 		(*ToNode_Dead)(nil),
+		(*ToNode_Join)(nil),
 	}
 	file_gate_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToSubmitter_Ok)(nil),
@@ -4667,8 +4899,9 @@ func file_gate_proto_init() {
 		(*ToSubmitter_Exited)(nil),
 		(*ToSubmitter_File)(nil),
 		(*ToSubmitter_Over)(nil),
+		(*ToSubmitter_TakenForDead)(nil),
 	}
-	file_gate_proto_msgTypes[49].OneofWrappers = []any{
+	file_gate_proto_msgTypes[51].OneofWrappers = []any{
 		(*ToAgent_Open)(nil),
 		(*ToAgent_File)(nil),
 		(*ToAgent_Launch)(nil),
@@ -4678,7 +4911,7 @@ func file_gate_proto_init() {
 		(*ToAgent_End)(nil),
 		(*ToAgent_Release)(nil),
 	}
-	file_gate_proto_msgTypes[50].OneofWrappers = []any{
+	file_gate_proto_msgTypes[52].OneofWrappers = []any{
 		(*FromAgent_Opened)(nil),
 		(*FromAgent_Staged)(nil),
 		(*FromAgent_Taken)(nil),
@@ -4692,7 +4925,7 @@ func file_gate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gate_proto_rawDesc), len(file_gate_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

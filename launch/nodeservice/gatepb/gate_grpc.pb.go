@@ -1,12 +1,12 @@
-// What a submitter and the node services of nodes say to each other. Every
+// The messages between a submitter and the node services of nodes. Every
 // helper offers both services on its local socket for programs of the node's
 // users, and Gate to the other helpers of the grid.
 //
 // On the local socket a call may name another node in its metadata, as
-// isthmus-node: SITE/NODE. The helper then passes it on to that node's
-// node service and adds who asks (isthmus-user: UID NAME); without it the call is
-// about the helper's own node. A call that cannot be passed on fails with a
-// status that says why, UNAVAILABLE when the node cannot be reached.
+// isthmus-node: SITE/NODE. The helper then forwards it to that node's
+// node service and adds the user who calls (isthmus-user: UID NAME); without it the call is
+// for the helper's own node. A call that cannot be forwarded fails with a
+// status that gives the reason, UNAVAILABLE when the node cannot be reached.
 //
 // A message has at most 4 MiB.
 
@@ -46,40 +46,40 @@ const (
 //
 // Gate is one node's reservations and what runs under them.
 type GateClient interface {
-	// Converse is all that a submitter and one node say about one reservation.
+	// Converse carries all messages of a submitter and one node about one reservation.
 	// The first message is ask, attach or cancel, which name the key; all others
 	// are about the same.
 	//
 	//	ask --> ok or nok                          (renew --> ok)
 	//	manifest, manifest... --> missing; chunk, chunk... --> stored
 	//	start --> started; commit --> committed
-	//	input, signal, ack <--> output, exited, file, over
+	//	input, signal, dead, join, ack <--> output, exited, file, over, taken_for_dead
 	//	cancel --> cancelled
 	//
 	// The node ends the stream after cancelled, after nok, and when over was
 	// acknowledged. A stream that breaks ends nothing by itself: what was not
-	// committed ends with its lease, and a committed job is ended when nobody
-	// attaches for 30 s, or for as long as the owner of the node says.
+	// committed ends with its lease, and a committed job is ended when no submitter
+	// attaches for 30 s, or for the time that the owner of the node sets.
 	Converse(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToNode, ToSubmitter], error)
 	// Ping answers at once, for measuring.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error)
-	// Measure says how far other nodes are from this one, over links of its own,
-	// and how much the way there carries. What was measured within the last 5
-	// minutes, half an hour for what it carries, is not measured again. It takes
+	// Measure returns the round trips from this node to others, over links of its own,
+	// and the bandwidth on the way. Round trips measured within the last 5
+	// minutes, and bandwidths within half an hour, are not measured again. It takes
 	// 8 s at most, and fails for no node that does not answer by then.
 	Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*MeasureResponse, error)
-	// Echo says back every piece that it hears, in order, for measuring how much
-	// a way carries. Helpers only: it is not passed on. RESOURCE_EXHAUSTED: 4 are
+	// Echo returns every piece that it receives, in order, to measure
+	// bandwidth. Helpers only: it is not forwarded. RESOURCE_EXHAUSTED: 4 are
 	// under way. It ends with the other side's last piece, after 32 MiB or 10 s.
 	Echo(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Piece, Piece], error)
 	// Gossip takes a message of a failure detector for the one of the same job
-	// here. It is answered at once; what the detector says goes in calls of its own.
+	// here. It is answered at once; the detector sends its own messages in separate calls.
 	// NOT_FOUND: no detector of that job is here.
 	Gossip(ctx context.Context, in *GossipRequest, opts ...grpc.CallOption) (*GossipResponse, error)
 	// Jobs lists the node's reservations, the oldest first.
 	Jobs(ctx context.Context, in *JobsRequest, opts ...grpc.CallOption) (*JobsResponse, error)
-	// Kill ends a job's reservations on this node. Who submitted it may, and who
-	// is root or the helper's own user on this node.
+	// Kill ends a job's reservations on this node. Its submitter may call it, and root
+	// and the helper's own user on this node.
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
 }
 
@@ -173,40 +173,40 @@ func (c *gateClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.Cal
 //
 // Gate is one node's reservations and what runs under them.
 type GateServer interface {
-	// Converse is all that a submitter and one node say about one reservation.
+	// Converse carries all messages of a submitter and one node about one reservation.
 	// The first message is ask, attach or cancel, which name the key; all others
 	// are about the same.
 	//
 	//	ask --> ok or nok                          (renew --> ok)
 	//	manifest, manifest... --> missing; chunk, chunk... --> stored
 	//	start --> started; commit --> committed
-	//	input, signal, ack <--> output, exited, file, over
+	//	input, signal, dead, join, ack <--> output, exited, file, over, taken_for_dead
 	//	cancel --> cancelled
 	//
 	// The node ends the stream after cancelled, after nok, and when over was
 	// acknowledged. A stream that breaks ends nothing by itself: what was not
-	// committed ends with its lease, and a committed job is ended when nobody
-	// attaches for 30 s, or for as long as the owner of the node says.
+	// committed ends with its lease, and a committed job is ended when no submitter
+	// attaches for 30 s, or for the time that the owner of the node sets.
 	Converse(grpc.BidiStreamingServer[ToNode, ToSubmitter]) error
 	// Ping answers at once, for measuring.
 	Ping(context.Context, *PingRequest) (*PingResponse, error)
-	// Measure says how far other nodes are from this one, over links of its own,
-	// and how much the way there carries. What was measured within the last 5
-	// minutes, half an hour for what it carries, is not measured again. It takes
+	// Measure returns the round trips from this node to others, over links of its own,
+	// and the bandwidth on the way. Round trips measured within the last 5
+	// minutes, and bandwidths within half an hour, are not measured again. It takes
 	// 8 s at most, and fails for no node that does not answer by then.
 	Measure(context.Context, *MeasureRequest) (*MeasureResponse, error)
-	// Echo says back every piece that it hears, in order, for measuring how much
-	// a way carries. Helpers only: it is not passed on. RESOURCE_EXHAUSTED: 4 are
+	// Echo returns every piece that it receives, in order, to measure
+	// bandwidth. Helpers only: it is not forwarded. RESOURCE_EXHAUSTED: 4 are
 	// under way. It ends with the other side's last piece, after 32 MiB or 10 s.
 	Echo(grpc.BidiStreamingServer[Piece, Piece]) error
 	// Gossip takes a message of a failure detector for the one of the same job
-	// here. It is answered at once; what the detector says goes in calls of its own.
+	// here. It is answered at once; the detector sends its own messages in separate calls.
 	// NOT_FOUND: no detector of that job is here.
 	Gossip(context.Context, *GossipRequest) (*GossipResponse, error)
 	// Jobs lists the node's reservations, the oldest first.
 	Jobs(context.Context, *JobsRequest) (*JobsResponse, error)
-	// Kill ends a job's reservations on this node. Who submitted it may, and who
-	// is root or the helper's own user on this node.
+	// Kill ends a job's reservations on this node. Its submitter may call it, and root
+	// and the helper's own user on this node.
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
 	mustEmbedUnimplementedGateServer()
 }

@@ -45,8 +45,8 @@
 //
 // A member that has accepted and learns of a death cannot know whether a Commit was lost with the
 // dead. It sends Ask to the leader, with the failures it knows. A leader that has decided answers
-// with Tell. One that has not learns of the failures, and leads. Likewise a member that has decided
-// answers a leader's Gather or Propose with Tell.
+// with Answer. One that has not learns of the failures, and leads. Likewise a member that has decided
+// answers a leader's Gather or Propose with Answer.
 //
 // # State kept
 //

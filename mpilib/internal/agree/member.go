@@ -101,7 +101,7 @@ func (m *Member) Start(v Value) (seq uint64, out Out) {
 func (m *Member) Fail(ranks ...int) Out {
 	for _, r := range ranks {
 		if r < 0 || r >= m.size || r == m.rank {
-			panic(fmt.Sprintf("agree: rank %d of %d is told that rank %d has failed", m.rank, m.size, r))
+			panic(fmt.Sprintf("agree: rank %d of %d: wrong failed rank %d", m.rank, m.size, r))
 		}
 	}
 	m.learn(SetOf(ranks...))
@@ -187,7 +187,7 @@ func (m *Member) check(from int, msg Message) error {
 	}
 	contributed := msg.Seq <= m.last.Seq || msg.Seq == m.last.Seq+1 && m.now.started
 	switch msg.Kind {
-	case Propose, Accept, Commit, Tell:
+	case Propose, Accept, Commit, Answer:
 		if !contributed {
 			return fail("this member has not contributed yet")
 		}
@@ -202,10 +202,10 @@ func (m *Member) check(from int, msg Message) error {
 func (m *Member) answer(from int, msg Message) {
 	switch msg.Kind {
 	case Gather, Propose: // from a leader that has not learned of the decision
-		m.send(msg.Ballot.Leader, Message{Kind: Tell, Value: m.last.Value}, msg.Seq)
+		m.send(msg.Ballot.Leader, Message{Kind: Answer, Value: m.last.Value}, msg.Seq)
 	case Ask:
-		m.send(from, Message{Kind: Tell, Value: m.last.Value}, msg.Seq)
-	case Commit: // this member was told before, but its children wait
+		m.send(from, Message{Kind: Answer, Value: m.last.Value}, msg.Seq)
+	case Commit: // this member has decided already, but its children wait
 		m.forward(msg)
 	}
 }
@@ -256,7 +256,7 @@ func (m *Member) handle(from int, msg Message) {
 	case Commit:
 		m.forward(msg)
 		m.decide(msg.Value)
-	case Tell:
+	case Answer:
 		if a.ballot.Leader == m.rank { // possibly only the sender has learned of the decision
 			m.down(Commit, msg.Value)
 		}

@@ -18,7 +18,7 @@ const (
 	Accept     Kind = 4 // ballot                to the parent
 	Commit     Kind = 5 // ballot excluded:set value   to a child
 	Ask        Kind = 6 // failed:set            to the leader
-	Tell       Kind = 7 // value                 to the sender of an Ask
+	Answer     Kind = 7 // value                 to the sender of an Ask
 )
 
 // The parts of a message of a kind.
@@ -35,10 +35,10 @@ var parts = [...]uint8{
 	Accept:     hasBallot,
 	Commit:     hasBallot | hasExcluded | hasValue,
 	Ask:        hasExcluded,
-	Tell:       hasValue,
+	Answer:     hasValue,
 }
 
-var kindNames = [...]string{"0", "Contribute", "Gather", "Propose", "Accept", "Commit", "Ask", "Tell"}
+var kindNames = [...]string{"0", "Contribute", "Gather", "Propose", "Accept", "Commit", "Ask", "Answer"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {

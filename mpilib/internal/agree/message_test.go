@@ -22,7 +22,7 @@ var golden = []struct {
 	{Message{Kind: Commit, Seq: 7, Ballot: Ballot{0, 2}, Excluded: SetOf(9)},
 		"05 0000000000000007 00000000 00000002 00000001 00000009 0000000000000000 0000000000000000 00000000 00000000"},
 	{Message{Kind: Ask, Seq: 8, Excluded: SetOf(1, 2, 3)}, "06 0000000000000008 00000003 00000001 00000002 00000003"},
-	{Message{Kind: Tell, Seq: 8, Value: Value{Max: 1}}, "07 0000000000000008 0000000000000000 0000000000000001 00000000 00000000"},
+	{Message{Kind: Answer, Seq: 8, Value: Value{Max: 1}}, "07 0000000000000008 0000000000000000 0000000000000001 00000000 00000000"},
 }
 
 func bytesOf(t testing.TB, s string) []byte {
@@ -157,7 +157,7 @@ func TestRefusals(t *testing.T) {
 		"proposal without it":     {0, Message{Kind: Propose, Seq: 1}},
 		"decision without it":     {0, Message{Kind: Commit, Seq: 1}},
 		"acceptance without it":   {0, Message{Kind: Accept, Seq: 1}},
-		"answer without it":       {0, Message{Kind: Tell, Seq: 2}},
+		"answer without it":       {0, Message{Kind: Answer, Seq: 2}},
 		"not from the parent":     {2, Message{Kind: Gather, Seq: 1, Ballot: Ballot{0, 1}}},
 		"leader is excluded":      {0, Message{Kind: Gather, Seq: 1, Ballot: Ballot{0, 1}, Excluded: SetOf(0)}},
 		"leader is not the first": {2, Message{Kind: Gather, Seq: 1, Ballot: Ballot{2, 1}}},

@@ -105,9 +105,14 @@ func Times[T any](counts []int) []int {
 	if err != nil {
 		return nil // it is negative, and refused later
 	}
+	return TimesSize(counts, size)
+}
+
+// TimesSize is Times of elements of size bytes, which may be 0.
+func TimesSize(counts []int, size int) []int {
 	out := make([]int, len(counts))
 	for i, n := range counts {
-		if n < 0 || n > (1<<62)/size {
+		if n < 0 || size > 0 && n > (1<<62)/size {
 			out[i] = -1
 			continue
 		}

@@ -66,6 +66,19 @@ func (p *Part) Packed() []byte {
 	return out
 }
 
+// Copied returns p with its message in memory of its own.
+func (p Part) Copied() Part { return p.CopiedTo(make([]byte, p.Size)) }
+
+// CopiedTo returns p with its message at the front of memory, which has space for it.
+func (p Part) CopiedTo(memory []byte) Part {
+	if p.Err == nil {
+		memory = memory[:p.Size:p.Size]
+		p.Gather(memory, 0)
+		p.Message, p.Pieces = memory, false
+	}
+	return p
+}
+
 // Gather copies the message's bytes from pos on into out.
 func (p *Part) Gather(out []byte, pos int) {
 	if !p.Pieces {

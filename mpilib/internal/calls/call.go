@@ -21,23 +21,24 @@ type Call struct {
 
 	comm         *Comm
 	context      uint32
-	seen         *debug.Calling // in debug mode; otherwise nil
-	pair         bool           // only two ranks make it, which need no others
-	whole        *Comm          // the communicator whose call it is part of, if not comm
-	plan         *plan.Plan     // nil: all ranks count as being together
-	begins       *plan.Plan     // which the call has to make; nil for none
+	seen         *debug.PendingCall // in debug mode; otherwise nil
+	pair         bool               // only two ranks make it, which need no others
+	whole        *Comm              // the communicator whose call it is part of, if not comm
+	plan         *plan.Plan         // nil: all ranks count as being together
+	begins       *plan.Plan         // which the call has to make; nil for none
 	planner      *collectives.Planner
 	waited       bool   // blocking, in the program's goroutine
 	program      bool   // the program's; false if it serves another call, for example the creation of a communicator
 	plan.Posting        // of a shared buffer, if it uses one
 	number       uint64 // number among the communicator's calls, from 1
 	mail         coll.Messages
-	round        Round // the call that this is a part of
+	round        Round                  // the call that this is a part of
+	reserved     func() (uint32, error) // returns the context that Round.Reserve has allocated; nil for none
 }
 
-// over keeps a call that has succeeded for reuse, so that small calls allocate no memory. There
+// recycle keeps a call that has succeeded for reuse, so that small calls allocate no memory. There
 // must be no other reference to it.
-func (c *Call) over() {
+func (c *Call) recycle() {
 	if c.seen != nil {
 		return
 	}
@@ -63,6 +64,9 @@ func (c *Call) ready(ctx context.Context) error {
 		return nil
 	}
 	err := c.plan.Get(ctx, c, c.begins)
+	if err != nil && ctx.Err() != nil {
+		return engine.Expired(c.comm.Engine, err)
+	}
 	c.planner = c.plan.Planner()
 	if err == nil && c.waited && c.needs() == c.comm {
 		if b := c.plan.SharedBuffer(); b != nil {
@@ -103,9 +107,14 @@ func (c *Call) Size() int { return c.comm.Group.Size() }
 func (c *Call) Global(r int) int { return c.comm.Global(r) }
 
 // WorldRank, Allocator and NewContext implement settle.Call.
-func (c *Call) WorldRank(r int) int         { return c.comm.Group.WorldRank(r) }
-func (c *Call) Allocator() int              { return c.Tag / schedule.Slots % c.Size() }
-func (c *Call) NewContext() (uint32, error) { return c.comm.World.Contexts.New() }
+func (c *Call) WorldRank(r int) int { return c.comm.Group.WorldRank(r) }
+func (c *Call) Allocator() int      { return c.Tag / schedule.Slots % c.Size() }
+func (c *Call) NewContext() (uint32, error) {
+	if c.reserved != nil {
+		return c.reserved()
+	}
+	return c.comm.World.Contexts.New()
+}
 
 // Places returns the locations of the ranks. The caller owns the slice.
 func (c *Call) Places(ctx context.Context) ([]overlay.NodeID, error) {
@@ -120,7 +129,7 @@ func (c *Call) Places(ctx context.Context) ([]overlay.NodeID, error) {
 // parties returns the processes that its messages involve.
 func (c *Call) parties() engine.Group {
 	if all := c.needs(); all != nil {
-		return all.Everybody()
+		return all.CollectiveGroup()
 	}
 	return c.comm.Senders()
 }

@@ -116,6 +116,13 @@ func (c *Comm) spareCall() *Call {
 	return call
 }
 
+// Restart makes c begin as if no collective call had been made, which all its processes do at the same place.
+func (c *Comm) Restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls, c.begun, c.plans = 0, 0, plan.Sequence{}
+}
+
 // Occupy counts n more background calls, or partitioned requests, of c. When c is freed and none is
 // left, its contexts are dropped; posted receives keep theirs.
 func (c *Comm) Occupy(n int) {
@@ -186,20 +193,20 @@ func (c *plannedComm) Rank() int            { return c.Core.Rank }
 func (c *plannedComm) Size() int            { return c.Group.Size() }
 func (c *plannedComm) Config() *plan.Config { return &c.World.Plans }
 
-func (c *plannedComm) Ways() []plan.Way {
-	var ways []plan.Way
+func (c *plannedComm) PathMeasurements() []plan.PathMeasurement {
+	var ways []plan.PathMeasurement
 	for _, p := range c.Engine.Links() {
 		if c.Member(p.Rank) {
 			_, rtt := p.Link.Current()
-			ways = append(ways, plan.Way{To: c.Local(p.Rank), RTT: rtt.Seconds(), Rate: p.Link.Bandwidth()})
+			ways = append(ways, plan.PathMeasurement{To: c.Local(p.Rank), RTT: rtt.Seconds(), Rate: p.Link.Bandwidth()})
 		}
 	}
-	slices.SortFunc(ways, func(a, b plan.Way) int { return a.To - b.To })
+	slices.SortFunc(ways, func(a, b plan.PathMeasurement) int { return a.To - b.To })
 	return ways
 }
 
 func (c *plannedComm) Refused(ctx uint32) error {
-	return c.Engine.StartError(c.Everybody(), ctx)
+	return c.Engine.StartError(c.CollectiveGroup(), ctx)
 }
 
 // Background runs functions in goroutines, until it has ended.

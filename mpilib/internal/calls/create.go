@@ -34,7 +34,7 @@ func (n *Created) Init(w *World, c, inner *Comm) {
 	c.Layout = n.Layout
 	c.Core.Hints.Store(uint32(n.Hints))
 	if w.Watch != nil {
-		at := debug.Here()
+		at := debug.CurrentCallsite()
 		if n.call != nil && n.call.seen != nil { // a nonblocking call is not here
 			at = n.call.seen.Call()
 		}
@@ -75,17 +75,23 @@ func (r *Round) Dup(ctx context.Context, t settle.Terms) (*Created, error) {
 	return n, nil
 }
 
+// nextSettled begins a call that creates a communicator, and returns it once all ranks have agreed on t.
+func (c *Comm) nextSettled(ctx context.Context, t settle.Terms) (*Call, uint32, error) {
+	call, err := c.Next(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	id, err := settle.Settle(ctx, call, t)
+	return call, id, err
+}
+
 // Create implements MPI_Comm_create for the members of g; a nil g is an error.
 func (c *Comm) Create(ctx context.Context, g *group.Group) (*Created, error) {
 	t := settle.Terms{Kind: settle.Create, Fault: c.Within(g)}
 	if c.IsInter() {
 		return c.createBoth(ctx, t, g)
 	}
-	call, err := c.Next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	id, err := settle.Settle(ctx, call, t)
+	call, id, err := c.nextSettled(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +238,7 @@ func (r *Round) choices(ctx context.Context, ours []group.Choice) ([]group.Choic
 	if r.comm.Rank == 0 {
 		s.Err = coll.Swap(ctx, r.line(), 0, ours, theirs)
 	}
-	if err := s.Tell(ctx, r.call, 0); err != nil {
+	if err := s.Broadcast(ctx, r.call, 0); err != nil {
 		return nil, err
 	}
 	return theirs, coll.Bcast(ctx, r.call, theirs, 0)

@@ -40,19 +40,19 @@ func (c *Comm) Join(ctx context.Context, leader int, peer *Comm, remoteLeader, t
 	var s settle.Side
 	if leading {
 		line := &Call{comm: peer, context: peer.Context + comm.Leaders, Tag: tag, pair: true}
-		talk := c.talk(line, remoteLeader)
-		s = talk.Exchange(ctx, t.Kind, 0, err)
+		exchange := c.exchangeWith(line, remoteLeader)
+		s = exchange.Run(ctx, t.Kind, 0, err)
 		if err == nil && s.Err == nil {
-			s.Ranks, s.Err = talk.Groups(ctx, c.Group, int(s.Size))
+			s.Ranks, s.Err = exchange.SwapGroups(ctx, c.Group, int(s.Size))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Tell(ctx, call, leader); err != nil {
+	if err := s.Broadcast(ctx, call, leader); err != nil {
 		return nil, err
 	}
-	theirs, err := s.TellRanks(ctx, call, leader)
+	theirs, err := s.BroadcastRanks(ctx, call, leader)
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +108,9 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Created, error) {
 }
 
 // Without is a communicator of the processes of c that are not in failed, which are ranks of
-// c.Everyone: nil for an intercommunicator if a group has none left.
+// c.AllMembers: nil for an intercommunicator if a group has none left.
 func (c *Comm) Without(failed agree.Set, ids IDs) (*Created, error) {
-	everyone := c.Everyone()
+	everyone := c.AllMembers()
 	left := func(g *group.Group) (*group.Group, error) {
 		var worlds []int
 		for _, world := range g.All() {

@@ -15,9 +15,9 @@ import (
 type message struct {
 	handle engine.Handle
 	what   comm.Transfer
-	size   int             // of the buffer, which the message must have exactly
-	into   *buffer.Arrival // of a receive into a Part; otherwise nil
-	seen   *debug.Sighting // in debug mode; otherwise nil
+	size   int                // of the buffer, which the message must have exactly
+	into   *buffer.Arrival    // of a receive into a Part; otherwise nil
+	seen   *debug.Observation // in debug mode; otherwise nil
 }
 
 // message returns one of the call's messages, which the caller starts.
@@ -29,11 +29,11 @@ func (c *Call) message(send bool, peer, tag int, buf []byte) *message {
 	return m
 }
 
-// Handle, Transfer, Sighting and See implement debug.Request.
-func (m *message) Handle() *engine.Handle    { return &m.handle }
-func (m *message) Transfer() comm.Transfer   { return m.what }
-func (m *message) Sighting() *debug.Sighting { return m.seen }
-func (m *message) See(s *debug.Sighting)     { m.seen = s }
+// Handle, Transfer, Observation and SetObservation implement debug.Request.
+func (m *message) Handle() *engine.Handle              { return &m.handle }
+func (m *message) Transfer() comm.Transfer             { return m.what }
+func (m *message) Observation() *debug.Observation     { return m.seen }
+func (m *message) SetObservation(s *debug.Observation) { m.seen = s }
 
 // Done implements collectives.Request.
 func (m *message) Done() bool {

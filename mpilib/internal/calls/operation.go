@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
@@ -35,7 +36,7 @@ func (o *Operation) Call(ctx context.Context, c *Comm) error {
 	r.call.waited = true
 	err = o.do(ctx, r)
 	if r.call.Leave(); err == nil {
-		r.call.over()
+		r.call.recycle()
 	}
 	return err
 }
@@ -56,7 +57,13 @@ func (o *Operation) do(ctx context.Context, r *Round) error {
 }
 
 // Begin begins a nonblocking call on c, for Detach.
-func (o *Operation) Begin(c *Comm) (*Round, error) { return c.Begin(o.args.Detached()) }
+func (o *Operation) Begin(c *Comm) (*Round, error) {
+	a := o.args.Detached()
+	if a.Name != "" {
+		a.Name = "I" + strings.ToLower(a.Name[:1]) + a.Name[1:]
+	}
+	return c.Begin(a)
+}
 
 // Detach carries out the call that r has begun in the background, and completes q then.
 func (o *Operation) Detach(r *Round, q debug.Request) {
@@ -93,7 +100,11 @@ type Repeated struct {
 
 // Repeat prepares the call on c.
 func (o *Operation) Repeat(c *Comm) (*Repeated, error) {
-	r, err := o.Begin(c)
+	a := o.args.Detached()
+	if a.Name != "" {
+		a.Name += "Init"
+	}
+	r, err := c.Begin(a)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ type Round struct {
 	comm *Comm
 	call *Call
 	tag  int // of the two leaders' messages
+
+	reserved func() (uint32, error) // returns the leader's context that Reserve has allocated; nil for none
 }
 
 // of sets the round's call.
@@ -70,6 +72,18 @@ func (c *Comm) Begin(args ...debug.Args) (*Round, error) {
 	return r, nil
 }
 
+// Reserve allocates the contexts that this process contributes to the call, so that they follow the order of the program's
+// calls. A call that goes on in the background would otherwise allocate them at any time, and replicas of a rank in
+// different orders.
+func (r *Round) Reserve() {
+	if r.call.Rank() == r.call.Allocator() {
+		r.call.reserved = r.comm.World.Contexts.Reserve()
+	}
+	if r.comm.IsInter() && r.comm.Rank == 0 {
+		r.reserved = r.comm.World.Contexts.Reserve()
+	}
+}
+
 // line connects to the other side; both leaders have rank 0.
 func (r *Round) line() *Call {
 	return &Call{comm: r.comm, context: r.comm.Context + comm.Collective, Tag: r.tag, seen: r.call.seen}
@@ -80,9 +94,9 @@ type IDs struct {
 	Comm, Inner uint32 // Inner: of an intercommunicator's local group
 }
 
-// talk is the exchange of this process, which leads c's group, with the other side's leader.
-func (c *Comm) talk(line *Call, to int) *settle.Talk {
-	return &settle.Talk{Line: line, To: to, Us: c.Group, Self: c.Engine.Rank(), NewContext: c.World.Contexts.New}
+// exchangeWith is the exchange of this process, the leader of c's group, with the other side's leader.
+func (c *Comm) exchangeWith(line *Call, to int) *settle.LeaderExchange {
+	return &settle.LeaderExchange{Line: line, To: to, Us: c.Group, Self: c.Engine.Rank(), NewContext: c.World.Contexts.New}
 }
 
 // settle is settle.Settle for intra- and intercommunicators.
@@ -100,12 +114,16 @@ func (r *Round) settleBoth(ctx context.Context, t settle.Terms, word uint32) (id
 	}
 	var s settle.Side
 	if r.comm.Rank == 0 {
-		s = r.comm.talk(r.line(), 0).Exchange(ctx, t.Kind, word, err)
+		exchange := r.comm.exchangeWith(r.line(), 0)
+		if r.reserved != nil {
+			exchange.NewContext = r.reserved
+		}
+		s = exchange.Run(ctx, t.Kind, word, err)
 	}
 	if err != nil { // on all of this side
 		return IDs{}, 0, err
 	}
-	if err := s.Tell(ctx, r.call, 0); err != nil {
+	if err := s.Broadcast(ctx, r.call, 0); err != nil {
 		return IDs{}, 0, err
 	}
 	return IDs{Comm: s.Comm, Inner: id}, s.Word, nil

@@ -26,11 +26,7 @@ func (c *Comm) SplitType(ctx context.Context, t settle.Terms, split, key int, gr
 	if split != mpi.Undefined && (split < SplitShared || split > SplitGroup) {
 		t.Fault = fmt.Errorf("%w: no split type %d; give SplitShared, SplitNode, SplitSite or SplitGroup", mpi.ErrArg, split)
 	}
-	call, err := c.Next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	id, err := settle.Settle(ctx, call, t)
+	call, id, err := c.nextSettled(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -35,11 +35,7 @@ type layout interface {
 
 // lay creates a communicator with the topology l, which is valid if t has no Fault.
 func (c *Comm) lay(ctx context.Context, t settle.Terms, how string, reorder bool, l layout) (*Created, error) {
-	call, err := c.Next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	id, err := settle.Settle(ctx, call, t)
+	call, id, err := c.nextSettled(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +94,7 @@ func distTerms(kind settle.Kind, weighted, reorder bool, fault error) settle.Ter
 
 // layPart creates a communicator with a topology of which each rank knows its part.
 func (c *Comm) layPart(ctx context.Context, t settle.Terms, part func(context.Context, *Call) (*topology.DistGraph, error)) (*Created, error) {
-	call, err := c.Next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	id, err := settle.Settle(ctx, call, t)
+	call, id, err := c.nextSettled(ctx, t)
 	if err != nil {
 		return nil, err
 	}

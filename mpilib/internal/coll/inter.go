@@ -107,12 +107,12 @@ func (r *Round) interAllreduce(ctx context.Context, s, to []byte, op collectives
 	if err != nil {
 		return err
 	}
-	return r.swapAndTell(ctx, sum, to)
+	return r.swapAndBroadcast(ctx, sum, to)
 }
 
-// swapAndTell sends the leader's out to the other group, and the other group's data to all of this
+// swapAndBroadcast sends the leader's out to the other group, and the other group's data to all of this
 // group.
-func (r *Round) swapAndTell(ctx context.Context, out, in []byte) error {
+func (r *Round) swapAndBroadcast(ctx context.Context, out, in []byte) error {
 	if r.leading() {
 		if err := Swap(ctx, r.Line(), 0, out, in); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (r *Round) interAllgather(ctx context.Context, s, to []byte) error {
 	if err != nil {
 		return err
 	}
-	return r.swapAndTell(ctx, all, to)
+	return r.swapAndBroadcast(ctx, all, to)
 }
 
 // interAllgatherv fills all with the data of the other group's ranks. The leader asks its own ranks
@@ -205,7 +205,7 @@ func (r *Round) interAllgatherv(ctx context.Context, s, all []byte) error {
 	if err := collectives.Gatherv(ctx, r.Call, s, ours, counts, displs, 0); err != nil {
 		return err
 	}
-	return r.swapAndTell(ctx, ours, all)
+	return r.swapAndBroadcast(ctx, ours, all)
 }
 
 func (r *Round) interScatter(ctx context.Context, s, to []byte, root int) error {

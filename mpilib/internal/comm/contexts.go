@@ -27,6 +27,13 @@ const (
 	Session = 2 * ContextsPerComm // of CommFromGroup, between any processes
 	Debug   = Self + Leaders      // of the watchers; Self has no other leader to talk to
 	first   = 3 * ContextsPerComm
+
+	// Predefined is how many contexts each process has from the beginning.
+	Predefined = first
+
+	// Numbers is the context of the communicator of all process numbers, in jobs with spare ones. It is
+	// the first that process 0 would allocate, which skips it.
+	Numbers = first
 )
 
 // Contexts allocates the contexts of new communicators. Call Init first.
@@ -39,6 +46,13 @@ type Contexts struct {
 
 // Init is for the process of the given rank in a world of the given size.
 func (c *Contexts) Init(rank, size int) { c.rank, c.size = rank, size }
+
+// Allocated returns how many contexts this process has allocated.
+func (c *Contexts) Allocated() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.allocated
+}
 
 // Skip leaves the next n contexts unused.
 func (c *Contexts) Skip(n uint32) {
@@ -66,6 +80,12 @@ func (c *Contexts) New() (uint32, error) {
 	}
 	c.allocated++
 	return uint32(id), nil
+}
+
+// Reserve calls New now, and returns a function that returns the result.
+func (c *Contexts) Reserve() func() (uint32, error) {
+	id, err := c.New()
+	return func() (uint32, error) { return id, err }
 }
 
 // Context is the context that a rank of a world of size ranks allocates after made others.

@@ -92,9 +92,9 @@ func (c *Core) Contains(world int) bool {
 	return c.Group.Rank(world) >= 0 || c.IsInter() && c.Peers.Rank(world) >= 0
 }
 
-// Everyone returns both sides of an intercommunicator, in an order that is the same on both, or c's
+// AllMembers returns both sides of an intercommunicator, in an order that is the same on both, or c's
 // group.
-func (c *Core) Everyone() *group.Group {
+func (c *Core) AllMembers() *group.Group {
 	switch {
 	case !c.IsInter():
 		return c.Group

@@ -61,11 +61,11 @@ func (s *senders) Member(world int) bool       { return (*Core)(s).Member(world)
 func (s *senders) Whole() bool                 { return false }
 func (s *senders) Acknowledged(world int) bool { return (*Core)(s).Acknowledged(world) }
 
-// Everybody are the processes that a collective call needs.
-func (c *Core) Everybody() engine.Group { return (*everybody)(c) }
+// CollectiveGroup are the processes that a collective call needs.
+func (c *Core) CollectiveGroup() engine.Group { return (*collectiveGroup)(c) }
 
-type everybody Core
+type collectiveGroup Core
 
-func (s *everybody) Member(world int) bool       { return (*Core)(s).Contains(world) }
-func (s *everybody) Whole() bool                 { return true }
-func (s *everybody) Acknowledged(world int) bool { return (*Core)(s).Acknowledged(world) }
+func (s *collectiveGroup) Member(world int) bool       { return (*Core)(s).Contains(world) }
+func (s *collectiveGroup) Whole() bool                 { return true }
+func (s *collectiveGroup) Acknowledged(world int) bool { return (*Core)(s).Acknowledged(world) }

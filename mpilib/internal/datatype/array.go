@@ -14,8 +14,8 @@ const (
 	OrderFortran
 )
 
-// inwards returns the dimensions from the contiguous one outwards.
-func (o Order) inwards(dims int) []int {
+// fromContiguous returns the dimensions from the contiguous one outwards.
+func (o Order) fromContiguous(dims int) []int {
 	all := make([]int, dims)
 	for i := range all {
 		all[i] = i
@@ -36,7 +36,7 @@ func Subarray(sizes, subsizes, starts []int64, order Order, old *Type) (*Type, e
 		return nil, err
 	}
 	t, step, first := old, old.extent, int64(0)
-	for _, d := range order.inwards(len(sizes)) {
+	for _, d := range order.fromContiguous(len(sizes)) {
 		var err error
 		if t, err = Hvector(subsizes[d], 1, step, t); err != nil {
 			return nil, fmt.Errorf("datatype: %s: dimension %d: %w", fn, d, err)
@@ -47,7 +47,7 @@ func Subarray(sizes, subsizes, starts []int64, order Order, old *Type) (*Type, e
 			return nil, badArg(fn, "sizes", "make an array beyond 64 bits in dimension %d", d)
 		}
 	}
-	t, err := whole(t, first, step)
+	t, err := withArrayBounds(t, first, step)
 	if err != nil {
 		return nil, fmt.Errorf("datatype: %s: %w", fn, err)
 	}
@@ -56,9 +56,9 @@ func Subarray(sizes, subsizes, starts []int64, order Order, old *Type) (*Type, e
 	return t, nil
 }
 
-// whole returns part displaced by first, with the bounds of an array of size
+// withArrayBounds returns part displaced by first, with the bounds of an array of size
 // bytes.
-func whole(part *Type, first, size int64) (*Type, error) {
+func withArrayBounds(part *Type, first, size int64) (*Type, error) {
 	t, err := HindexedBlock(1, []int64{first}, part)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func Darray(size, rank int64, g Grid, order Order, old *Type) (*Type, error) {
 		return nil, err
 	}
 	t, place := old, g.place(rank)
-	for _, d := range order.inwards(len(g.Sizes)) {
+	for _, d := range order.fromContiguous(len(g.Sizes)) {
 		var err error
 		if t, err = dealt(g.Sizes[d], g.block(d), g.Processes[d], place[d], t); err != nil {
 			return nil, fmt.Errorf("datatype: %s: Sizes: dimension %d: %w", fn, d, err)

@@ -154,7 +154,7 @@ func everyIndex(sizes []int64, order Order, f func(index []int64)) {
 	index := make([]int64, len(sizes))
 	for {
 		f(slices.Clone(index))
-		for _, d := range order.inwards(len(sizes)) {
+		for _, d := range order.fromContiguous(len(sizes)) {
 			if index[d]++; index[d] < sizes[d] {
 				goto next
 			}
@@ -166,7 +166,7 @@ func everyIndex(sizes []int64, order Order, f func(index []int64)) {
 }
 
 func offset(sizes, index []int64, order Order) (at int64) {
-	dims := order.inwards(len(sizes))
+	dims := order.fromContiguous(len(sizes))
 	for _, d := range slices.Backward(dims) {
 		at = at*sizes[d] + index[d]
 	}

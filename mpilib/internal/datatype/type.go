@@ -52,6 +52,9 @@ func (t *Type) TrueExtent() (lb, extent int64) {
 	return t.bounds.low, t.bounds.top - t.bounds.low
 }
 
+// Align returns the strictest alignment of a basic element in bytes, at least 1.
+func (t *Type) Align() int64 { return t.bounds.align }
+
 // Commit prepares t for messages (MPI_Type_commit; MPI-4.1, 5.1.9). Its cost is about that of
 // describing the type; committing again does nothing.
 func (t *Type) Commit() {

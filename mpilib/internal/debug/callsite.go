@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -15,6 +16,9 @@ type Callsite struct {
 	line string
 }
 
+// Line returns the line, "ring/main.go:17".
+func (s Callsite) Line() string { return s.line }
+
 // At is for the end of a sentence.
 func (s Callsite) At() string {
 	if s.line == "" {
@@ -23,36 +27,55 @@ func (s Callsite) At() string {
 	return " at " + s.line
 }
 
-// depth is the maximum number of frames of the library, and of compiler wrappers, above the
+// callDepth is the maximum number of frames of the library, and of compiler wrappers, above the
 // program's.
-const callDepth = 16
+const callDepth = 24
 
-// callsites caches the meaning of stacks: there are few, and they repeat.
-var callsites sync.Map // [callDepth]uintptr -> Callsite
+// callsites caches the meaning of stacks, by their return addresses: there are few, and they repeat. A program
+// that recurses may have any number of them, so only the first maxCallsites are kept.
+var callsites struct {
+	mu     sync.RWMutex
+	places map[[callDepth]uintptr]Callsite
+}
 
-// Here returns where the program called the library, for use inside it.
-func Here() Callsite {
-	var stack [callDepth]uintptr
-	n := runtime.Callers(2, stack[:])
-	if known, ok := callsites.Load(stack); ok {
-		return known.(Callsite)
+const maxCallsites = 4096
+
+// CurrentCallsite returns where the program called the library, for use inside it.
+func CurrentCallsite() Callsite {
+	var key [callDepth]uintptr
+	returnAddresses(key[:])
+	callsites.mu.RLock()
+	s, ok := callsites.places[key]
+	callsites.mu.RUnlock()
+	if ok {
+		return s
 	}
-	s := findCall(runtime.CallersFrames(stack[:n]))
-	callsites.Store(stack, s)
+	stack := make([]uintptr, callDepth)
+	s = findCall(runtime.CallersFrames(stack[:runtime.Callers(2, stack)]))
+	callsites.mu.Lock()
+	defer callsites.mu.Unlock()
+	if callsites.places == nil {
+		callsites.places = map[[callDepth]uintptr]Callsite{}
+	}
+	if len(callsites.places) < maxCallsites {
+		callsites.places[key] = s
+	}
 	return s
 }
 
 const (
 	library = "github.com/isthmus-grid/isthmus/mpilib."
-	below   = "github.com/isthmus-grid/isthmus/mpilib/internal/" // what the library calls
 )
+
+// below is what the library calls.
+var below = []string{library[:len(library)-1] + "/internal/", "github.com/isthmus-grid/isthmus/collectives"}
 
 // findCall finds the outermost function of the library, and its caller. A test of the library
 // counts as a program.
 func findCall(frames *runtime.Frames) (s Callsite) {
 	for {
 		f, more := frames.Next()
-		if strings.HasPrefix(f.Function, below) && more {
+		if more && slices.ContainsFunc(below, func(prefix string) bool { return strings.HasPrefix(f.Function, prefix) }) {
 			continue
 		}
 		name, ours := strings.CutPrefix(f.Function, library)

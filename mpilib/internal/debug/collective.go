@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -23,6 +24,7 @@ type Args struct {
 	Count int    // + 1; 0: ranks may differ
 	Elem  any    // a nil pointer to an element
 	Op    string // its name, for a reduction
+	Name  string // of the call, if the program's function has another
 
 	Loose bool // this rank transfers Parts, whose counts and types imply nothing about other ranks
 	Alone bool // a nonblocking call; ranks may differ in nothing else
@@ -49,19 +51,19 @@ func Loose(root int) Args { return Args{Root: root + 1, Loose: true} }
 // Detached returns those of a nonblocking call.
 func (a Args) Detached() Args { a.Alone = true; return a }
 
-// Calling is a pending collective call.
-type Calling struct {
+// PendingCall is a pending collective call.
+type PendingCall struct {
 	w       *Watcher
 	comm    *comm.Core
 	key     callKey
 	call    Callsite
 	span    span // in the timeline
 	alone   bool // nonblocking: while its messages wait for others, the program does not
-	verdict *judgement
+	verdict *pendingVerdict
 }
 
-// judgement is the verdict on whether all ranks are in the same call.
-type judgement struct {
+// pendingVerdict is the verdict on whether all ranks are in the same call.
+type pendingVerdict struct {
 	decided chan struct{} // closed when err is valid
 	err     error         // nil: they are
 }
@@ -85,16 +87,16 @@ type entry struct {
 	from  int     // world rank
 }
 
-// ruling is the verdict on a call; Fault is empty if all ranks agree.
-type ruling struct {
+// verdict is the verdict on a call; Fault is empty if all ranks agree.
+type verdict struct {
 	Key   callKey `json:"key"`
 	Fault string  `json:"fault,omitempty"`
 }
 
 // checks is the Watcher's state about collective calls; its mu guards it.
 type checks struct {
-	open   map[callKey]*Calling // of this rank, without a verdict
-	coming map[callKey][]entry  // at the first rank of a communicator: the ranks that have reported
+	open   map[callKey]*PendingCall // of this rank, without a verdict
+	coming map[callKey][]entry      // at the first rank of a communicator: the ranks that have reported
 }
 
 // maxComing bounds the calls, over all communicators, that a rank compares at a time. Calls beyond
@@ -102,18 +104,21 @@ type checks struct {
 const maxComing = 4096
 
 func (c *checks) init() {
-	c.open, c.coming = map[callKey]*Calling{}, map[callKey][]entry{}
+	c.open, c.coming = map[callKey]*PendingCall{}, map[callKey][]entry{}
 }
 
 // Entered records that this rank begins a collective call.
-func (w *Watcher) Entered(c *comm.Core, number int32, args []Args) *Calling {
+func (w *Watcher) Entered(c *comm.Core, number int32, args []Args) *PendingCall {
 	w.acts.Add(1)
-	call := &Calling{w: w, comm: c, key: callKey{c.Context, number}, call: Here(), verdict: &judgement{decided: make(chan struct{})}}
-	call.alone = len(args) > 0 && args[0].Alone
+	call := &PendingCall{w: w, comm: c, key: callKey{c.Context, number}, call: CurrentCallsite(), verdict: &pendingVerdict{decided: make(chan struct{})}}
+	if len(args) > 0 {
+		call.alone = args[0].Alone
+		call.call.name = cmp.Or(args[0].Name, call.call.name)
+	}
 	if w.timeline != nil {
 		w.timeline.entered(call)
 	}
-	if !w.sees(Collectives) || c.Group.Size() == 1 {
+	if !w.enabled(Collectives) || c.Group.Size() == 1 {
 		close(call.verdict.decided)
 		return call
 	}
@@ -126,16 +131,16 @@ func (w *Watcher) Entered(c *comm.Core, number int32, args []Args) *Calling {
 		e.Call += describeArgs(Args{Root: args[0].Root})
 		e.Loose = args[0].Loose
 	}
-	if err := w.tell(c.Group.WorldRank(0), note{Kind: noteEntry, Entry: &e}); err != nil {
-		w.decided(ruling{Key: call.key}) // comparing has stopped
+	if err := w.send(c.Group.WorldRank(0), note{Kind: noteEntry, Entry: &e}); err != nil {
+		w.decided(verdict{Key: call.key}) // comparing has stopped
 	}
 	return call
 }
 
 // EnteredAgain records that this rank restarts a call that the ranks have already compared.
-func (w *Watcher) EnteredAgain(first *Calling) *Calling {
+func (w *Watcher) EnteredAgain(first *PendingCall) *PendingCall {
 	w.acts.Add(1)
-	again := &Calling{w: w, comm: first.comm, key: first.key, call: Here(), alone: true, verdict: first.verdict}
+	again := &PendingCall{w: w, comm: first.comm, key: first.key, call: CurrentCallsite(), alone: true, verdict: first.verdict}
 	if w.timeline != nil {
 		w.timeline.entered(again)
 	}
@@ -182,7 +187,7 @@ func (w *Watcher) compare(from int, e entry) {
 	coming := append(w.checks.coming[e.Key], e)
 	if len(coming) == 1 && len(w.checks.coming) >= maxComing {
 		w.mu.Unlock()
-		w.tell(from, note{Kind: noteVerdict, Verdict: &ruling{Key: e.Key}})
+		w.send(from, note{Kind: noteVerdict, Verdict: &verdict{Key: e.Key}})
 		return
 	}
 	w.checks.coming[e.Key] = coming
@@ -192,12 +197,12 @@ func (w *Watcher) compare(from int, e entry) {
 	}
 	delete(w.checks.coming, e.Key)
 	w.mu.Unlock()
-	v := ruling{Key: e.Key, Fault: judgeEntries(coming)}
+	v := verdict{Key: e.Key, Fault: judgeEntries(coming)}
 	if v.Fault != "" {
 		w.report("the ranks of %s are not in the same collective call\n%s", e.Comm, indent(v.Fault))
 	}
 	for _, e := range slices.Backward(coming) { // this rank, the first, comes last: then it may end
-		w.tell(e.from, note{Kind: noteVerdict, Verdict: &v})
+		w.send(e.from, note{Kind: noteVerdict, Verdict: &v})
 	}
 }
 
@@ -251,7 +256,7 @@ func ranksText(ranks []int) string {
 func indent(parts string) string { return "  " + strings.ReplaceAll(parts, "; ", "\n  ") }
 
 // decided handles a verdict.
-func (w *Watcher) decided(v ruling) {
+func (w *Watcher) decided(v verdict) {
 	w.mu.Lock()
 	call := w.checks.open[v.Key]
 	delete(w.checks.open, v.Key)
@@ -265,31 +270,40 @@ func (w *Watcher) decided(v ruling) {
 	close(call.verdict.decided)
 }
 
-// recheck stops waiting for verdicts from ranks that have left.
+// recheck stops waiting for verdicts from ranks that have left, and for those to which ranks that have
+// failed or left would have to contribute.
 func (w *Watcher) recheck() {
+	if failed := w.cfg.Engine.Dead(); len(failed) > 0 {
+		w.abandon(failed)
+	}
+	lost := w.cfg.Engine.Lost()
 	w.mu.Lock()
-	var open []*Calling
+	var open []*PendingCall
 	for _, call := range w.checks.open {
 		open = append(open, call)
 	}
 	w.mu.Unlock()
 	asked := map[int]error{}
 	for _, call := range open {
+		if slices.ContainsFunc(lost, call.comm.Group.Contains) {
+			w.decided(verdict{Key: call.key}) // the call's own messages say who is missing
+			continue
+		}
 		judge := call.comm.Group.WorldRank(0)
 		if _, done := asked[judge]; !done {
-			asked[judge] = w.tell(judge, note{Kind: noteAlive})
+			asked[judge] = w.send(judge, note{Kind: noteAlive})
 		}
 		if asked[judge] != nil {
-			w.decided(ruling{Key: call.key})
+			w.decided(verdict{Key: call.key})
 		}
 	}
 }
 
 // Call is where the program made the call.
-func (c *Calling) Call() Callsite { return c.call }
+func (c *PendingCall) Call() Callsite { return c.call }
 
 // Agreed waits for the verdict.
-func (c *Calling) Agreed(ctx context.Context) error {
+func (c *PendingCall) Agreed(ctx context.Context) error {
 	select {
 	case <-c.verdict.decided:
 		return c.verdict.err

@@ -36,8 +36,8 @@ func (d *deadlocks) init() { d.active, d.reports = time.Now(), map[int]datedRepo
 // ticksOfPatience is the number of a Watcher's checks within its patience.
 const ticksOfPatience = 5
 
-// look checks for waiting goroutines until ctx ends.
-func (w *Watcher) look(ctx context.Context) {
+// checkWaits checks for waiting goroutines until ctx ends.
+func (w *Watcher) checkWaits(ctx context.Context) {
 	every := w.cfg.Patience / ticksOfPatience
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -48,20 +48,20 @@ func (w *Watcher) look(ctx context.Context) {
 		case <-t.C:
 		}
 		w.recheck()
-		if !w.sees(Deadlocks) {
+		if !w.enabled(Deadlocks) {
 			continue
 		}
 		if r, stuck := w.stuck(time.Now()); stuck {
-			w.tellDecider(r)
+			w.sendWaits(r)
 		}
 		w.decide(time.Now(), every)
 	}
 }
 
-// tellDecider sends the report to the first live rank, which may be this one.
-func (w *Watcher) tellDecider(r waitfor.Report) {
+// sendWaits sends the report to the first live rank, which may be this one.
+func (w *Watcher) sendWaits(r waitfor.Report) {
 	for rank := range w.cfg.Engine.Size() {
-		if w.tell(rank, note{Kind: noteStuck, Stuck: &r}) == nil {
+		if w.send(rank, note{Kind: noteStuck, Stuck: &r}) == nil {
 			return
 		}
 	}
@@ -72,7 +72,7 @@ const maxCalls = 8192
 
 // stuck returns what this rank waits for, if it has done nothing for a long time and no data moves.
 func (w *Watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
-	moving := w.moving()
+	moving := w.hasBytesInTransit()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := &w.deadlock
@@ -104,8 +104,8 @@ func (w *Watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
 	return r, true
 }
 
-// moving reports whether bytes of this rank are in transit.
-func (w *Watcher) moving() bool {
+// hasBytesInTransit reports whether bytes of this rank are in transit.
+func (w *Watcher) hasBytesInTransit() bool {
 	for _, l := range w.cfg.Engine.Links() {
 		for _, c := range l.Link.Carriers() {
 			if c.InFlight > 0 {
@@ -116,9 +116,9 @@ func (w *Watcher) moving() bool {
 	return false
 }
 
-// blocked reports whether only another process can end the wait.
+// blocked reports whether only another process of this world can end the wait.
 func (x *waiting) blocked() bool {
-	return !slices.ContainsFunc(x.requests, func(r Request) bool { return !r.Handle().Unmatched() })
+	return !x.elsewhere && !slices.ContainsFunc(x.requests, func(r Request) bool { return !r.Handle().Unmatched() })
 }
 
 // describe returns a text for what is waited for.
@@ -138,7 +138,7 @@ func (w *Watcher) describe(x *waiting, now time.Time) waitfor.Wait {
 		out.Peers = w.peers(*x.probe)
 	default:
 		out.Text = x.call.name + ": " + x.what()
-		if started := x.requests[0].Sighting().Line(); started != "" && started != " ("+x.call.line+")" {
+		if started := x.requests[0].Observation().Line(); started != "" && started != " ("+x.call.line+")" {
 			out.Text += started
 		}
 		for _, r := range x.requests {
@@ -152,7 +152,7 @@ func (w *Watcher) describe(x *waiting, now time.Time) waitfor.Wait {
 func (w *Watcher) peers(t comm.Transfer) []int {
 	if t.Call != "" {
 		self := w.cfg.Engine.Rank()
-		return slices.DeleteFunc(slices.Collect(t.Comm.Everyone().WorldRanks()), func(r int) bool { return r == self })
+		return slices.DeleteFunc(slices.Collect(t.Comm.AllMembers().WorldRanks()), func(r int) bool { return r == self })
 	}
 	if t.Peer != mpi.AnySource {
 		return []int{t.Comm.Global(t.Peer)}

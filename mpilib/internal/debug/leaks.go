@@ -77,7 +77,7 @@ func (l *leaks) started(w *Watcher, r Request) {
 		s = &sentFrom{what: what}
 		l.sent[at] = s
 	}
-	s.lines[s.n%lastSent] = r.Sighting().call.line
+	s.lines[s.n%lastSent] = r.Observation().call.line
 	s.n++
 }
 
@@ -102,30 +102,44 @@ type audit struct {
 	asked   map[int]struct{} // ranks that have not reported yet
 	answers chan struct{}    // closed when all have reported
 	lost    map[int][]lost
+	failed  chan struct{} // closed when a rank has failed, which will never report; then failure says which
+	failure error
 }
 
 func (a *audit) init() {
 	a.arrived = map[noteKind]int{}
 	a.open = map[noteKind]chan struct{}{noteAllFinal: make(chan struct{}), noteAllLeaves: make(chan struct{})}
 	a.asked, a.answers, a.lost = map[int]struct{}{}, make(chan struct{}), map[int][]lost{}
+	a.failed = make(chan struct{})
+}
+
+// abandon ends the wait for all ranks, of which some have failed.
+func (w *Watcher) abandon(failed []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.audit.failure == nil {
+		slices.Sort(failed)
+		w.audit.failure = fmt.Errorf("%s failed, or ended without Finalize", ranksText(failed))
+		close(w.audit.failed)
+	}
 }
 
 // Finalize reports what the program leaves behind. It is called before anything is closed.
 func (w *Watcher) Finalize(ctx context.Context) {
 	if w.timeline != nil {
-		w.timeline.lookAtLinks() // while there are any
+		w.timeline.recordLinks() // while there are any
 	}
-	if !w.sees(Leaks) || ctx.Err() != nil {
+	if !w.enabled(Leaks) || ctx.Err() != nil {
 		return
 	}
-	call := Here()
+	call := CurrentCallsite()
 	w.mu.Lock()
 	w.audit.waiting, w.audit.call, w.audit.since = true, call, time.Now()
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, finalPatience*w.cfg.Patience)
 	defer cancel()
 	lines := append(w.leakedRequests(), w.leakedComms()...)
-	err := w.lookAfterMessages(ctx)
+	err := w.queryReceivers(ctx)
 	w.mu.Lock()
 	w.audit.waiting = false
 	w.mu.Unlock()
@@ -142,9 +156,9 @@ func (w *Watcher) Finalize(ctx context.Context) {
 // deadlock of those is found in the meantime.
 const finalPatience = 6
 
-// lookAfterMessages queries the ranks that this rank has sent to, once no rank sends any more.
-func (w *Watcher) lookAfterMessages(ctx context.Context) error {
-	if err := w.meet(ctx, noteFinal, noteAllFinal); err != nil {
+// queryReceivers queries the ranks that this rank has sent to, once no rank sends any more.
+func (w *Watcher) queryReceivers(ctx context.Context) error {
+	if err := w.awaitAll(ctx, noteFinal, noteAllFinal); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -157,26 +171,30 @@ func (w *Watcher) lookAfterMessages(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	for _, rank := range asked {
-		if w.tell(rank, note{Kind: noteEnd}) != nil {
+		if w.send(rank, note{Kind: noteEnd}) != nil {
 			w.answered(rank, nil)
 		}
 	}
 	select {
 	case <-w.audit.answers:
+	case <-w.audit.failed:
+		return w.audit.failure
 	case <-ctx.Done():
 		return fmt.Errorf("not all ranks answered: %w", ctx.Err())
 	}
-	return w.meet(ctx, noteLeaving, noteAllLeaves)
+	return w.awaitAll(ctx, noteLeaving, noteAllLeaves)
 }
 
-// meet waits until all ranks have entered Finalize.
-func (w *Watcher) meet(ctx context.Context, mine, all noteKind) error {
-	if err := w.tell(0, note{Kind: mine}); err != nil {
+// awaitAll waits until all ranks have entered Finalize.
+func (w *Watcher) awaitAll(ctx context.Context, mine, all noteKind) error {
+	if err := w.send(0, note{Kind: mine}); err != nil {
 		return err
 	}
 	select {
 	case <-w.audit.open[all]:
 		return nil
+	case <-w.audit.failed:
+		return w.audit.failure
 	case <-ctx.Done():
 		return fmt.Errorf("not all ranks entered Finalize in time: %w", ctx.Err())
 	}
@@ -194,7 +212,7 @@ func (w *Watcher) arrive(kind noteKind) {
 	answer := map[noteKind]noteKind{noteFinal: noteAllFinal, noteLeaving: noteAllLeaves}[kind]
 	for rank := range w.cfg.Engine.Size() {
 		if rank != 0 {
-			w.tell(rank, note{Kind: answer})
+			w.send(rank, note{Kind: answer})
 		}
 	}
 	w.released(answer) // last of all, since this rank may end after it
@@ -246,7 +264,7 @@ func (w *Watcher) leakedRequests() []string {
 		if !r.Handle().Done() {
 			state = "not complete"
 		}
-		count[fmt.Sprintf("a request that was never waited for, %s: %v%s", state, r.Transfer(), r.Sighting().call.At())]++
+		count[fmt.Sprintf("a request that was never waited for, %s: %v%s", state, r.Transfer(), r.Observation().call.At())]++
 	}
 	lines := repeated(count)
 	if w.leaks.unrecorded > 0 {

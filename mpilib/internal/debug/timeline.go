@@ -27,8 +27,8 @@ type timeline struct {
 	rings     []ring
 	sent      numbers // messages
 	received  numbers
-	colls     map[*comm.Core]*Calling // under way
-	linkState map[int]string          // by peer
+	colls     map[*comm.Core]*PendingCall // under way
+	linkState map[int]string              // by peer
 }
 
 // A ring holds spans that do not overlap: viewers require that for a thread, and a goroutine has no
@@ -46,7 +46,7 @@ type span struct {
 
 // clockNote is a request for the time, or its answer.
 type clockNote struct {
-	Sent int64 `json:"sent"` // nanoseconds since 1970, by the clock of who asks
+	Sent int64 `json:"sent"` // nanoseconds since 1970, by the clock of the asker
 	Time int64 `json:"time"` // by the clock of who answers
 }
 
@@ -60,7 +60,7 @@ func newTimeline(w *Watcher, name string) (*timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &timeline{w: w, out: out, times: make(chan clockNote, clockRounds), colls: map[*comm.Core]*Calling{}, linkState: map[int]string{}}, nil
+	return &timeline{w: w, out: out, times: make(chan clockNote, clockRounds), colls: map[*comm.Core]*PendingCall{}, linkState: map[int]string{}}, nil
 }
 
 // serve aligns the clock and flushes periodically, until ctx ends.
@@ -71,7 +71,7 @@ func (t *timeline) serve(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			t.lookAtLinks()
+			t.recordLinks()
 			t.out.Flush()
 		case <-ctx.Done():
 			return
@@ -92,7 +92,7 @@ func (t *timeline) align(ctx context.Context) {
 	defer cancel()
 	best, ahead := time.Duration(-1), time.Duration(0)
 	for range clockRounds {
-		if t.w.tell(0, note{Kind: noteClock, Clock: &clockNote{Sent: t.clock()}}) != nil {
+		if t.w.send(0, note{Kind: noteClock, Clock: &clockNote{Sent: t.clock()}}) != nil {
 			break
 		}
 		select {
@@ -107,7 +107,7 @@ func (t *timeline) align(ctx context.Context) {
 		break
 	}
 	if best < 0 {
-		t.out.Add(trace.Event{Phase: trace.Instant, Name: "rank 0 did not tell the time: this rank's own clock is used", At: t.out.Now()})
+		t.out.Add(trace.Event{Phase: trace.Instant, Name: "rank 0 did not send its time: this rank's own clock is used", At: t.out.Now()})
 	}
 	if ahead.Abs() <= best/2 {
 		ahead = 0 // within the measurement error
@@ -115,13 +115,13 @@ func (t *timeline) align(ctx context.Context) {
 	t.out.Align(ahead)
 }
 
-// tellTime answers a request for the time, and timeTold handles an answer.
-func (t *timeline) tellTime(to int, asked clockNote) {
+// answerClock answers a request for the time, and handleClock handles an answer.
+func (t *timeline) answerClock(to int, asked clockNote) {
 	asked.Time = t.clock()
-	t.w.tell(to, note{Kind: noteTime, Clock: &asked})
+	t.w.send(to, note{Kind: noteTime, Clock: &asked})
 }
 
-func (t *timeline) onClockNote(n clockNote) {
+func (t *timeline) handleClock(n clockNote) {
 	select {
 	case t.times <- n:
 	default: // more than were requested
@@ -154,7 +154,7 @@ func (t *timeline) finish(s span, name string, args map[string]any) {
 
 // started records a request that is about to start.
 func (t *timeline) started(r Request, n int) {
-	s := r.Sighting()
+	s := r.Observation()
 	if what := r.Transfer(); what.Send {
 		s.id = t.name(&t.sent, t.w.cfg.Engine.Rank(), what.Comm.Global(what.Peer), s.context, what.Tag)
 	} else if what.Peer != mpi.AnySource && what.Tag != mpi.AnyTag {
@@ -171,13 +171,13 @@ func (t *timeline) started(r Request, n int) {
 }
 
 // partSent records a send that is part of a collective call.
-func (t *timeline) partSent(s *Sighting) {
+func (t *timeline) partSent(s *Observation) {
 	t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.ring})
 }
 
 // ended records, once, a request that has completed.
 func (t *timeline) ended(r Request) {
-	s := r.Sighting()
+	s := r.Observation()
 	got, err := r.Handle().Result()
 	if r.Transfer().Send || err != nil || got.Cancelled || s.ended.Swap(true) {
 		return
@@ -195,7 +195,7 @@ func (t *timeline) ended(r Request) {
 }
 
 // entered records a collective call.
-func (t *timeline) entered(c *Calling) {
+func (t *timeline) entered(c *PendingCall) {
 	c.span = t.begin()
 	if c.alone {
 		return // over reports its end
@@ -220,12 +220,12 @@ func (t *timeline) left(comm *comm.Core) {
 	}
 }
 
-func (t *timeline) over(c *Calling) {
+func (t *timeline) over(c *PendingCall) {
 	t.finish(c.span, c.call.name, map[string]any{"on": c.comm.Name(), "number": c.key.Call, "line": c.call.line})
 }
 
-// lookAtLinks writes changes of the links.
-func (t *timeline) lookAtLinks() {
+// recordLinks writes changes of the links.
+func (t *timeline) recordLinks() {
 	for _, l := range t.w.cfg.Links() {
 		now := fmt.Sprintf("link to rank %d: %s", l.Peer, l.Technique)
 		if l.Proxy != "" {

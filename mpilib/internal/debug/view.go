@@ -14,8 +14,8 @@ import (
 type Request interface {
 	Handle() *engine.Handle
 	Transfer() comm.Transfer
-	Sighting() *Sighting
-	See(*Sighting) // before it is started: Sighting returns it from then on
+	Observation() *Observation
+	SetObservation(*Observation) // before it is started: Observation returns it from then on
 }
 
 // LinkState is a link to another process, for the timeline.

@@ -13,7 +13,7 @@ import (
 )
 
 // A Watcher observes the program for the debug mode and the timeline. Without one, it is nil and
-// Requests have no Sighting, which are the only checks needed: the methods that say so may be
+// Requests have no Observation, which are the only checks needed: the methods that say so may be
 // called on a nil Watcher.
 //
 // Locks: mu is taken before the engine's and a communicator's, never while either is held. Nothing
@@ -43,12 +43,12 @@ type seenComm struct {
 	own     bool // created by the program, which frees it
 }
 
-// Sighting is a Watcher's record of a request.
-type Sighting struct {
+// Observation is a Watcher's record of a request.
+type Observation struct {
 	w    *Watcher
 	call Callsite
-	coll *Calling // the collective call that it is part of; nil for the program's own
-	is   *Calling // the collective call that it is; otherwise nil
+	coll *PendingCall // the collective call that it is part of; nil for the program's own
+	is   *PendingCall // the collective call that it is; otherwise nil
 
 	// For the timeline.
 	context uint32
@@ -63,8 +63,10 @@ type waiting struct {
 	since    time.Time
 	requests []Request
 	probe    *comm.Transfer
-	coll     *Calling
+	coll     *PendingCall
 	span     span // in the timeline
+
+	elsewhere bool // a request of another world may end it
 }
 
 // New returns a Watcher that is not active yet (Serve).
@@ -94,7 +96,7 @@ func (w *Watcher) Serve() {
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	w.work.Go(func() { w.listen(ctx) })
-	w.work.Go(func() { w.look(ctx) })
+	w.work.Go(func() { w.checkWaits(ctx) })
 	if t := w.timeline; t != nil {
 		w.work.Go(func() { t.serve(ctx) })
 	}
@@ -115,8 +117,8 @@ func (w *Watcher) End() error {
 	return w.timeline.close()
 }
 
-// sees reports whether a part of the debug mode is enabled.
-func (w *Watcher) sees(part Parts) bool { return w.cfg.Parts&part != 0 }
+// enabled reports whether a part of the debug mode is enabled.
+func (w *Watcher) enabled(part Parts) bool { return w.cfg.Parts&part != 0 }
 
 // report writes a report for the user.
 func (w *Watcher) report(format string, args ...any) {
@@ -130,11 +132,11 @@ func (w *Watcher) report(format string, args ...any) {
 // Started records a request for n bytes that is about to start.
 func (w *Watcher) Started(r Request, context uint32, n int) {
 	w.acts.Add(1)
-	s := &Sighting{w: w, context: context}
-	r.See(s)
+	s := &Observation{w: w, context: context}
+	r.SetObservation(s)
 	if context == r.Transfer().Comm.Context { // otherwise the collective call reports the rest
-		s.call = Here()
-		if w.sees(Leaks) {
+		s.call = CurrentCallsite()
+		if w.enabled(Leaks) {
 			w.leaks.started(w, r)
 		}
 	}
@@ -143,8 +145,11 @@ func (w *Watcher) Started(r Request, context uint32, n int) {
 	}
 }
 
+// Watcher returns the Watcher of s.
+func (s *Observation) Watcher() *Watcher { return s.w }
+
 // SetCall records the collective call that a request is part of.
-func (s *Sighting) SetCall(c *Calling, send bool) {
+func (s *Observation) SetCall(c *PendingCall, send bool) {
 	s.coll = c
 	if t := s.w.timeline; t != nil && c != nil && send {
 		t.partSent(s)
@@ -152,9 +157,9 @@ func (s *Sighting) SetCall(c *Calling, send bool) {
 }
 
 // CompletionSeen records that the program has seen the completion of its request.
-func (s *Sighting) CompletionSeen(r Request) {
+func (s *Observation) CompletionSeen(r Request) {
 	s.w.acts.Add(1)
-	if s.coll == nil && s.w.sees(Leaks) {
+	if s.coll == nil && s.w.enabled(Leaks) {
 		s.w.mu.Lock()
 		delete(s.w.leaks.open, r)
 		s.w.mu.Unlock()
@@ -165,7 +170,7 @@ func (s *Sighting) CompletionSeen(r Request) {
 }
 
 // Wait is Request.Wait for an observed request.
-func (s *Sighting) Wait(ctx context.Context, r Request) error {
+func (s *Observation) Wait(ctx context.Context, r Request) error {
 	if s.coll != nil {
 		if err := s.coll.Agreed(ctx); err != nil {
 			r.Handle().Wait(gone) // releases the buffer
@@ -187,9 +192,9 @@ func (s *Sighting) Wait(ctx context.Context, r Request) error {
 	case s.coll != nil:
 		x.call = s.coll.call
 	case s.is != nil:
-		x.call, x.coll, x.requests = Here(), s.is, nil
+		x.call, x.coll, x.requests = CurrentCallsite(), s.is, nil
 	default:
-		x.call = Here()
+		x.call = CurrentCallsite()
 	}
 	s.w.begin(x)
 	defer s.w.finish(x)
@@ -218,7 +223,7 @@ func (w *Watcher) begin(x *waiting) {
 
 // inside reports whether the wait is part of a collective call, which the timeline shows as one.
 func (x *waiting) inside() bool {
-	return x.coll != nil && !x.coll.alone || len(x.requests) > 0 && x.requests[0].Sighting().coll != nil
+	return x.coll != nil && !x.coll.alone || len(x.requests) > 0 && x.requests[0].Observation().coll != nil
 }
 
 // finish records the end of a wait.
@@ -255,15 +260,15 @@ func (w *Watcher) Left(c *comm.Core) {
 }
 
 // Detached records a nonblocking collective call, as a request.
-func (w *Watcher) Detached(r Request, is *Calling) {
-	r.See(&Sighting{w: w, is: is, call: is.call})
-	if w.sees(Leaks) {
+func (w *Watcher) Detached(r Request, is *PendingCall) {
+	r.SetObservation(&Observation{w: w, is: is, call: is.call})
+	if w.enabled(Leaks) {
 		w.leaks.started(w, r)
 	}
 }
 
 // LeftBehind records that it has ended, or is only prepared.
-func (w *Watcher) LeftBehind(is *Calling) {
+func (w *Watcher) LeftBehind(is *PendingCall) {
 	w.acts.Add(1)
 	if w.timeline != nil {
 		w.timeline.over(is)
@@ -272,18 +277,23 @@ func (w *Watcher) LeftBehind(is *Calling) {
 
 // WaitAny is engine.WaitAnyHandle for requests with the given handles.
 func (w *Watcher) WaitAny(ctx context.Context, requests []Request, handles []*engine.Handle) (int, error) {
-	if s := requests[0].Sighting(); s != nil && s.coll != nil && s.coll.alone {
-		return engine.WaitAnyHandle(ctx, handles, -1)
+	if s := requests[0].Observation(); s == nil || s.coll == nil || !s.coll.alone {
+		defer w.WaitingAny(requests, false)()
 	}
-	x := &waiting{call: Here(), requests: requests}
-	w.begin(x)
-	defer w.finish(x)
 	return engine.WaitAnyHandle(ctx, handles, -1)
+}
+
+// WaitingAny records a wait for any of the requests, all of which w observes, or, where elsewhere is set, for one of another
+// world; the caller calls the returned function at its end.
+func (w *Watcher) WaitingAny(requests []Request, elsewhere bool) (over func()) {
+	x := &waiting{call: CurrentCallsite(), requests: requests, elsewhere: elsewhere}
+	w.begin(x)
+	return func() { w.finish(x) }
 }
 
 // Probing records a waiting probe; the caller calls the returned function at its end.
 func (w *Watcher) Probing(t comm.Transfer) (over func()) {
-	x := &waiting{call: Here(), probe: &t}
+	x := &waiting{call: CurrentCallsite(), probe: &t}
 	w.begin(x)
 	return func() { w.finish(x) }
 }
@@ -314,11 +324,11 @@ func (w *Watcher) Line() string {
 	if w == nil {
 		return ""
 	}
-	return Here().At()
+	return CurrentCallsite().At()
 }
 
 // Line returns, for an error, where the call was made, if known: s may be nil.
-func (s *Sighting) Line() string {
+func (s *Observation) Line() string {
 	if s == nil || s.call.line == "" {
 		return ""
 	}

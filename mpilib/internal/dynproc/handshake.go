@@ -47,15 +47,16 @@ const (
 	stepTimeout = 15 * time.Second
 )
 
-// Meet meets the other job's root at a port, by connecting to it or accepting at it, and returns
-// when both know the joint job's key. mine is the number of processes of this side.
-func (g *Guests) Meet(ctx context.Context, connects bool, port string, mine int) (*Handshake, error) {
+// Handshake agrees on a joint job with the other job's root, by connecting to its port or accepting
+// at one, and returns when both know the joint job's key. mine is the number of processes of this
+// side.
+func (g *Connections) Handshake(ctx context.Context, connects bool, port string, mine int) (*Handshake, error) {
 	if connects {
 		key, err := ParsePort(port)
 		if err != nil {
 			return nil, err
 		}
-		l, visit, err := g.Visit(ctx, key)
+		l, visit, err := g.Dial(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +93,7 @@ func (g *Guests) Meet(ctx context.Context, connects bool, port string, mine int)
 
 // Close ends the handshake.
 func (k *Handshake) Close() {
-	k.listener.Part(k.link)
+	k.listener.CloseLink(k.link)
 	if k.leaves {
 		k.listener.Close()
 	}
@@ -130,12 +131,12 @@ func (k *Handshake) receive(ctx context.Context, port jobkey.Key, mine int) erro
 	if _, err := k.link.Conn.Write(out); err != nil {
 		return k.explain(ctx, err)
 	}
-	here := make([]byte, len(portMagic))
-	if _, err := io.ReadFull(k.link.Conn, here); err != nil {
+	magic := make([]byte, len(portMagic))
+	if _, err := io.ReadFull(k.link.Conn, magic); err != nil {
 		return k.explain(ctx, err)
 	}
-	if string(here) != portMagic {
-		return fmt.Errorf("%w: the other job's root says something else than this version does", mpi.ErrMismatch)
+	if string(magic) != portMagic {
+		return fmt.Errorf("%w: the other job's root sent an invalid offer; it may be of another version", mpi.ErrMismatch)
 	}
 	return nil
 }
@@ -151,7 +152,7 @@ func newOffer(size int) []byte {
 // connecting side.
 func (k *Handshake) settle(port jobkey.Key, theirs, accepts, connects []byte, mine int) error {
 	if string(theirs[:len(portMagic)]) != portMagic {
-		return fmt.Errorf("%w: the other job's root says something else than this version does", mpi.ErrMismatch)
+		return fmt.Errorf("%w: the other job's root sent an invalid offer; it may be of another version", mpi.ErrMismatch)
 	}
 	n := binary.BigEndian.Uint32(theirs[len(portMagic):])
 	if n == 0 || uint64(n)+uint64(mine) > math.MaxInt32 {
@@ -167,7 +168,7 @@ func (k *Handshake) settle(port jobkey.Key, theirs, accepts, connects []byte, mi
 func (k *Handshake) conclude(ctx context.Context, mine error) error {
 	if mine != nil { // it is sent even if ctx is done
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), broadcastTimeout)
 		defer cancel()
 	}
 	// The other side's processes join at the same time, within this bound.

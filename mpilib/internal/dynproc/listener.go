@@ -1,8 +1,8 @@
 // Package dynproc joins processes of separately started jobs (MPI-4.1, chapter 11): it opens ports,
-// meets the root of another job at one, and looks up names under which ports are published.
+// connects to the root of another job at one, and looks up names under which ports are published.
 //
 // It knows neither communicators nor worlds: two roots agree on the key of a job, which their
-// processes join. Open ports and memberships are in Guests, until End.
+// processes join. Open ports and memberships are in Connections, until End.
 package dynproc
 
 import (
@@ -45,7 +45,7 @@ type Listener struct {
 }
 
 // enter joins a port's job as rank. The caller closes the Listener.
-func (g *Guests) enter(ctx context.Context, key jobkey.Key, rank uint32) (*Listener, error) {
+func (g *Connections) enter(ctx context.Context, key jobkey.Key, rank uint32) (*Listener, error) {
 	l := &Listener{port: Prefix + key.String(), callers: make(chan *link.Link, maxCallers), closed: make(chan struct{})}
 	err := l.member.Join(ctx, g.cfg.Reacher, join.Job{
 		Key: key, Rank: rank, Size: portSize, Carriers: 1, Timeout: g.cfg.Timeout, Log: g.cfg.Log, Up: l.onLink,
@@ -62,12 +62,12 @@ func (l *Listener) onLink(caller *link.Link) {
 	select {
 	case l.callers <- caller:
 	default:
-		l.Part(caller)
+		l.CloseLink(caller)
 	}
 }
 
-// Part closes a link, and makes Close wait until the other end has received what was written.
-func (l *Listener) Part(caller *link.Link) {
+// CloseLink closes a link, and makes Close wait until the other end has received what was written.
+func (l *Listener) CloseLink(caller *link.Link) {
 	caller.Conn.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,8 +125,8 @@ type Joint interface {
 	Finalize(context.Context) error
 }
 
-// Guests holds a process's connections to other jobs.
-type Guests struct {
+// Connections holds a process's connections to other jobs.
+type Connections struct {
 	cfg Config
 
 	mu     sync.Mutex // guards the fields below; never held while waiting
@@ -137,7 +137,7 @@ type Guests struct {
 }
 
 // Init must be called first.
-func (g *Guests) Init(cfg Config) { g.cfg = cfg }
+func (g *Connections) Init(cfg Config) { g.cfg = cfg }
 
 // directory is a process's connection to its helper for names only.
 type directory struct {
@@ -154,7 +154,7 @@ func (d *directory) close() {
 }
 
 // Add records a world with another job, unless this one has ended.
-func (g *Guests) Add(j Joint) bool {
+func (g *Connections) Add(j Joint) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ended {
@@ -168,14 +168,14 @@ func (g *Guests) Add(j Joint) bool {
 }
 
 // Left removes a world that has ended.
-func (g *Guests) Left(j Joint) {
+func (g *Connections) Left(j Joint) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.joints, j)
 }
 
 // End closes all that is open, for Finalize.
-func (g *Guests) End(ctx context.Context) error {
+func (g *Connections) End(ctx context.Context) error {
 	g.mu.Lock()
 	g.ended = true
 	ports, joints, names := g.ports, g.joints, g.names
@@ -202,7 +202,7 @@ func (g *Guests) End(ctx context.Context) error {
 }
 
 // OpenPort returns the text of a new port.
-func (g *Guests) OpenPort(ctx context.Context) (string, error) {
+func (g *Connections) OpenPort(ctx context.Context) (string, error) {
 	job := g.cfg.Reacher.Place.Key.Name
 	name := job + "-port"
 	if job == "" || overlay.CheckName("job", name) != nil {
@@ -232,7 +232,7 @@ func (g *Guests) OpenPort(ctx context.Context) (string, error) {
 }
 
 // ClosePort closes a port of OpenPort.
-func (g *Guests) ClosePort(port string) error {
+func (g *Connections) ClosePort(port string) error {
 	g.mu.Lock()
 	l := g.ports[port]
 	delete(g.ports, port)
@@ -246,7 +246,7 @@ func (g *Guests) ClosePort(port string) error {
 var errNotMine = fmt.Errorf("%w: this process has not opened it, or has closed it", mpi.ErrPort)
 
 // Check returns an error if a port cannot be used for Connect, or for Accept.
-func (g *Guests) Check(connects bool, port string) error {
+func (g *Connections) Check(connects bool, port string) error {
 	if connects {
 		_, err := ParsePort(port)
 		return err
@@ -256,7 +256,7 @@ func (g *Guests) Check(connects bool, port string) error {
 }
 
 // Waiting returns the number of callers that wait at a port of this process for Meet.
-func (g *Guests) Waiting(port string) (int, error) {
+func (g *Connections) Waiting(port string) (int, error) {
 	l, err := g.portOf(port)
 	if err != nil {
 		return 0, err
@@ -265,7 +265,7 @@ func (g *Guests) Waiting(port string) (int, error) {
 }
 
 // portOf returns the listener of a port of this process.
-func (g *Guests) portOf(port string) (*Listener, error) {
+func (g *Connections) portOf(port string) (*Listener, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if l := g.ports[port]; l != nil {
@@ -274,8 +274,8 @@ func (g *Guests) portOf(port string) (*Listener, error) {
 	return nil, errNotMine
 }
 
-// Visit links this process to the one that opened a port. The caller closes the listener.
-func (g *Guests) Visit(ctx context.Context, key jobkey.Key) (*Listener, *link.Link, error) {
+// Dial links this process to the one that opened a port. The caller closes the listener.
+func (g *Connections) Dial(ctx context.Context, key jobkey.Key) (*Listener, *link.Link, error) {
 	l, err := g.enter(ctx, key, 1+rand.Uint32N(portSize-1))
 	if err != nil {
 		return nil, nil, err

@@ -11,7 +11,7 @@ import (
 )
 
 // Publish publishes a port under a service name.
-func (g *Guests) Publish(ctx context.Context, service, port string) error {
+func (g *Connections) Publish(ctx context.Context, service, port string) error {
 	_, err := ParsePort(port)
 	if err == nil {
 		err = g.askNames(ctx, func(ctx context.Context, n overlay.Names) error { return n.Publish(ctx, service, port) })
@@ -23,7 +23,7 @@ func (g *Guests) Publish(ctx context.Context, service, port string) error {
 }
 
 // Unpublish withdraws a name that this process has published.
-func (g *Guests) Unpublish(ctx context.Context, service string) error {
+func (g *Connections) Unpublish(ctx context.Context, service string) error {
 	err := g.askNames(ctx, func(ctx context.Context, n overlay.Names) error { return n.Unpublish(ctx, service) })
 	if errors.Is(err, overlay.ErrUnknownName) {
 		err = fmt.Errorf("%w: %w", mpi.ErrService, err)
@@ -32,7 +32,7 @@ func (g *Guests) Unpublish(ctx context.Context, service string) error {
 }
 
 // Lookup returns the port that was published under a name.
-func (g *Guests) Lookup(ctx context.Context, service string) (port string, err error) {
+func (g *Connections) Lookup(ctx context.Context, service string) (port string, err error) {
 	err = g.askNames(ctx, func(ctx context.Context, n overlay.Names) error {
 		port, err = n.LookupName(ctx, service, false)
 		return err
@@ -41,7 +41,7 @@ func (g *Guests) Lookup(ctx context.Context, service string) (port string, err e
 }
 
 // Await is Lookup that waits until the name is published or ctx is done.
-func (g *Guests) Await(ctx context.Context, service string) (port string, err error) {
+func (g *Connections) Await(ctx context.Context, service string) (port string, err error) {
 	n, err := g.directoryOf(ctx)
 	if err == nil {
 		port, err = n.LookupName(ctx, service, true)
@@ -57,7 +57,7 @@ func unpublished(err error) error {
 }
 
 // askNames makes a call about names within the time for reaching a process.
-func (g *Guests) askNames(ctx context.Context, do func(context.Context, overlay.Names) error) error {
+func (g *Connections) askNames(ctx context.Context, do func(context.Context, overlay.Names) error) error {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
 	defer cancel()
 	n, err := g.directoryOf(ctx)
@@ -69,7 +69,7 @@ func (g *Guests) askNames(ctx context.Context, do func(context.Context, overlay.
 
 // directoryOf returns the directory of names: the connector, or for a world of one, which has none,
 // a connection opened for it.
-func (g *Guests) directoryOf(ctx context.Context) (overlay.Names, error) {
+func (g *Connections) directoryOf(ctx context.Context) (overlay.Names, error) {
 	if n, ok := g.cfg.Connector().(overlay.Names); ok {
 		return n, nil
 	}
@@ -89,7 +89,7 @@ func (g *Guests) directoryOf(ctx context.Context) (overlay.Names, error) {
 }
 
 // openNames registers a world of one at the helper.
-func (g *Guests) openNames(ctx context.Context) (*directory, error) {
+func (g *Connections) openNames(ctx context.Context) (*directory, error) {
 	key := g.cfg.Reacher.Place.Key
 	if key.Name == "" {
 		var err error

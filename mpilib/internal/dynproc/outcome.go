@@ -10,9 +10,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// tellTimeout bounds how long a root tries to notify its side that it gives up, when its own
+// broadcastTimeout bounds how long a root tries to notify its side that it gives up, when its own
 // context is done.
-const tellTimeout = 10 * time.Second
+const broadcastTimeout = 10 * time.Second
 
 // outcome is an error, or none, as exchanged between processes.
 type outcome struct {

@@ -48,6 +48,13 @@
 // without being posted (direct.go); and an unexpected message stays in the ring while
 // the condition of the polling goroutine is met, since that may post the receive next.
 //
+// # Slots
+//
+// A slot holds the newest value that one process has put for another (package slot; slots.go, slotends.go). It is
+// beside the queue of the transport, which takes a value when it can write and nothing is queued before it,
+// or in turns. A link's writer hands the kernel a piece and waits until that has it, so that what comes after is the
+// newest; carriers with slots hold little that is not sent (TCP_NOTSENT_LOWAT).
+//
 // # Failures
 //
 // A link that ends without a goodbye is the failure of its peer, which engines report

@@ -29,6 +29,10 @@ var (
 type Config struct {
 	Rank, Size int // of the world that the program sees
 
+	// Spares is how many of Size, the highest ones, are numbers of processes that start later, or never. A
+	// process with such a number connects to the others by itself: a receive from any source looks for none.
+	Spares int
+
 	Replication
 
 	// Unexpected bounds the bytes that each peer may have here, or under way, in
@@ -98,10 +102,14 @@ type Engine struct {
 // their peers and the failures that engines report to each other are of processes, all else is of ranks.
 type Replication struct {
 	Replica, Replicas int
+	Newcomers         int // process numbers from Size*Replicas on, of processes that come to take the place of lost ones
+	Number            int // of this process, if it is one of those; 0: it is not
 	Table             replica.Table
 	SendDeterministic bool
 	MaxKept           int                       // bytes; see replica.Config
 	InOrder           func(context uint32) bool // contexts in which the program itself sends; nil: none
+	Kinds             []string                  // names of the kinds of points, for reports
+	Line              func() string             // where the program called the library, for reports; nil: unknown. It waits for nothing
 
 	// Expelled, if not nil, is called once the other processes take this one for failed: it must
 	// end without further output, since another one goes on in its place. It may be called with the
@@ -110,9 +118,9 @@ type Replication struct {
 }
 
 // process returns the number of the engine's process, and processes how many there are.
-func (c *Config) process() int { return c.Replica*c.Size + c.Rank }
+func (c *Config) process() int { return max(c.Replica*c.Size+c.Rank, c.Number) }
 
-func (c *Config) processes() int { return c.Size * max(1, c.Replicas) }
+func (c *Config) processes() int { return c.Size*max(1, c.Replicas) + c.Newcomers }
 
 // A Group is the processes of a communicator.
 type Group interface {
@@ -160,9 +168,14 @@ func (e *Engine) Size() int { return e.cfg.Size }
 // link to the same peer, and one that comes after Close.
 func (e *Engine) Attach(l *link.Link) {
 	e.mu.Lock()
+	if e.ctx.Err() != nil { // Close waits for work, to which nothing may be added any more
+		e.mu.Unlock()
+		e.rejectLink(l)
+		return
+	}
 	defer e.mu.Unlock()
 	process := int(l.Peer.Rank)
-	if e.ctx.Err() != nil || process >= len(e.peers) || e.peers[process] == nil || e.peers[process].transport.connected() || e.peers[process].proto.Failed != nil {
+	if process >= len(e.peers) || e.peers[process] == nil || e.peers[process].transport.connected() || e.peers[process].proto.Failed != nil {
 		e.work.Go(func() { e.rejectLink(l) })
 		return
 	}
@@ -178,6 +191,11 @@ func (e *Engine) FreeContext(id uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.core.FreeContext(id)
+	for _, p := range e.peers {
+		if p != nil {
+			p.slots.free(id)
+		}
+	}
 	e.carryOut()
 }
 

@@ -118,22 +118,12 @@ func (p *peer) connectFailed(err error) {
 		p.fail(err)
 	case ended:
 		p.fail(fmt.Errorf("%v: %w: %w", p, ErrProcFailed, err))
-	case p.transport.queued() || p.proto.Backlog() > 0 || p.notesAwaited || isSourceOf(&p.e.core, p.rank),
+	case p.transport.queued() || p.proto.Backlog() > 0 || p.notesAwaited || p.slots.used() || p.e.core.AwaitsSource(p.rank),
 		p.rank == p.e.cfg.Rank && p.e.replicas.awaitsDecision():
 		p.fail(fmt.Errorf("%v: %w", p, err))
 	default: // it is only one of the possible senders, and may still start
 		p.e.wakeProbes()
 	}
-}
-
-// isSourceOf reports whether a receive for messages of just this rank is posted. mu is held.
-func isSourceOf(c *protocol.Core, rank int) bool {
-	found := false
-	c.PostedReceives(func(r *protocol.Request) bool {
-		found = r.Peer == rank
-		return !found
-	})
-	return found
 }
 
 // failedReceived handles a peer's report that a process has failed. mu is held.
@@ -144,7 +134,7 @@ func (p *peer) failedReceived(env wire.Envelope) error {
 		return fmt.Errorf("%w: process %d of %d has failed", wire.ErrMalformed, process, len(e.peers))
 	case e.peers[process] == nil:
 		if e.replicas != nil {
-			e.replicas.expelled(p)
+			e.replicas.process.Fail(e.cfg.process()) // the peer takes this process for failed
 		}
 		e.outcast = true // what this process takes for failures from now on is its own
 		e.events.add(Event{Kind: Outcast, Rank: p.rank})
@@ -270,6 +260,9 @@ func (e *Engine) startError(g Group, ctxID uint32) error {
 	if e.core.IsRevoked(ctxID) {
 		return ErrRevoked
 	}
+	if err := e.replicas.seatError(); err != nil {
+		return err
+	}
 	if len(e.dead) > 0 && g.Whole() {
 		for _, rank := range e.dead {
 			if g.Member(rank) {
@@ -291,8 +284,8 @@ func (e *Engine) anySourceError(g Group) error {
 	return nil
 }
 
-// holdError returns why r, which stays pending, cannot be waited for now, or nil. mu is held.
-func (r *Request) holdError() error {
+// blockedBy returns why r, which stays pending, cannot be waited for now, or nil. mu is held.
+func (r *Request) blockedBy() error {
 	if r.IsSend || r.Peer != AnySource || r.State != waiting || len(r.e.dead) == 0 {
 		return nil
 	}
@@ -302,12 +295,12 @@ func (r *Request) holdError() error {
 	return nil
 }
 
-// Held returns an ErrProcFailedPending if r, a receive from any source, stays pending
+// BlockedBy returns an ErrProcFailedPending if r, a receive from any source, stays pending
 // but cannot be waited for.
-func (r *Request) Held() error {
+func (r *Request) BlockedBy() error {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
-	return r.holdError()
+	return r.blockedBy()
 }
 
 // wakeWaiters makes the waiters of r check it again. mu is held.
@@ -327,16 +320,16 @@ func (r *Request) wakeWaiters() {
 	}
 }
 
-// GiveUpHeld completes r, if it is Held, with the failure that holds it.
-func (r *Request) GiveUpHeld() {
+// FailBlocked completes r, if a failure blocks it, with that failure.
+func (r *Request) FailBlocked() {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
-	r.giveUpHeld()
+	r.failBlocked()
 }
 
-func (r *Request) giveUpHeld() {
+func (r *Request) failBlocked() {
 	e := r.e
-	if r.holdError() != nil && e.core.Withdraw(&r.Request) {
+	if r.blockedBy() != nil && e.core.Withdraw(&r.Request) {
 		r.finish(e.anySourceError(r.group))
 	}
 }

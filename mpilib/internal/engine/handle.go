@@ -27,6 +27,9 @@ const wasCancelled = -2 // no tag of a message
 // pending at a time.
 const maxFreeRequests = 1 << 10
 
+// Engine returns the engine of a started transfer.
+func (h *Handle) Engine() *Engine { return h.e }
+
 // newRequest returns an unused Request. mu is held.
 func (e *Engine) newRequest() *Request {
 	if n := len(e.freeRequests); n > 0 {
@@ -56,7 +59,7 @@ func (e *Engine) StartSend(h *Handle, g Group, ctxID uint32, dst, tag int, b []b
 		return
 	}
 	r := e.newRequest()
-	e.isend(r, g, ctxID, dst, tag, b, mode, hold)
+	e.isend(r, g, ctxID, dst, tag, b, mode, hold && e.replicas == nil) // see Isend
 	h.begin(r)
 }
 
@@ -209,14 +212,14 @@ func (h *Handle) Finished() <-chan struct{} {
 // Cancel is Request.Cancel.
 func (h *Handle) Cancel() { h.withRequest((*Request).cancel) }
 
-// Held is Request.Held.
-func (h *Handle) Held() (err error) {
-	h.withRequest(func(r *Request) { err = r.holdError() })
+// BlockedBy is Request.BlockedBy.
+func (h *Handle) BlockedBy() (err error) {
+	h.withRequest(func(r *Request) { err = r.blockedBy() })
 	return err
 }
 
-// GiveUpHeld is Request.GiveUpHeld.
-func (h *Handle) GiveUpHeld() { h.withRequest((*Request).giveUpHeld) }
+// FailBlocked is Request.FailBlocked.
+func (h *Handle) FailBlocked() { h.withRequest((*Request).failBlocked) }
 
 // Unmatched is Request.Unmatched.
 func (h *Handle) Unmatched() (is bool) {
@@ -224,7 +227,7 @@ func (h *Handle) Unmatched() (is bool) {
 	return is
 }
 
-// WaitAnyHandle is WaitAny of Handles, at least one.
+// WaitAnyHandle is WaitAny of Handles, at least one, all of one engine.
 func WaitAnyHandle(ctx context.Context, hs []*Handle, first int) (int, error) {
 	e := hs[0].e
 	e.mu.Lock()
@@ -260,11 +263,14 @@ func (e *Engine) Send(ctx context.Context, g Group, ctxID uint32, dst, tag int, 
 	}
 	r := e.newRequest()
 	e.isend(r, g, ctxID, dst, tag, b, mode, true)
+	if e.replicas != nil {
+		e.replicas.writeHeld(ctx)
+	}
 	_, err := e.finishNow(ctx, r)
 	return err
 }
 
-// Recv is Irecv and Wait in one call, except that it abandons a receive that is Held.
+// Recv is Irecv and Wait in one call, except that it abandons a receive that a failure blocks.
 func (e *Engine) Recv(ctx context.Context, g Group, ctxID uint32, src, tag int, b []byte) (Result, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -283,7 +289,7 @@ func (e *Engine) Recv(ctx context.Context, g Group, ctxID uint32, src, tag int, 
 func (e *Engine) finishNow(ctx context.Context, r *Request) (Result, error) {
 	for r.State != complete {
 		if err := r.wait(ctx); errors.Is(err, ErrProcFailedPending) {
-			r.giveUpHeld()
+			r.failBlocked()
 		}
 	}
 	got, err := r.Got, r.Err

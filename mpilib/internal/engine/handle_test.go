@@ -1,11 +1,18 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // A handle tells the same for ever, also when its Request is long another transfer's.
@@ -28,11 +35,11 @@ func TestHandleOutlivesItsRequest(t *testing.T) {
 				if got, err := r[i].Wait(ctx); err != nil || got.Tag != i || got.Bytes != uint64(i+1) {
 					t.Errorf("round %d, receive %d: %+v, %v", round, i, got, err)
 				}
-				if !r[i].Done() || r[i].Unmatched() || r[i].Held() != nil {
+				if !r[i].Done() || r[i].Unmatched() || r[i].BlockedBy() != nil {
 					t.Errorf("round %d, receive %d is not over", round, i)
 				}
 				r[i].Cancel()
-				r[i].GiveUpHeld()
+				r[i].FailBlocked()
 				<-r[i].Finished()
 				if r[i].r.Load() != nil {
 					t.Errorf("round %d, receive %d still has its Request", round, i)
@@ -136,5 +143,21 @@ func TestFailureLeavesWhatIsOver(t *testing.T) {
 	defer e.mu.Unlock()
 	if len(judged) != 1 {
 		t.Errorf("%d requests were judged, of which two were over", len(judged))
+	}
+}
+
+// TestAttachAfterClose: a link that comes when the engine is closed is closed when Attach returns. No goroutine
+// is begun for it, which Close would not wait for.
+func TestAttachAfterClose(t *testing.T) {
+	mine, theirs := sockets(t)
+	e := New(Config{Size: 2, Connect: func(context.Context, int) error { return nil }})
+	e.Close()
+	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	if _, err := mine.Write([]byte{0}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the link is open: %v", err)
+	}
+	said, err := io.ReadAll(theirs)
+	if want := (wire.Envelope{Kind: wire.EnvelopeGoodbye}).Append(nil); err != nil || !bytes.Equal(said, want) {
+		t.Errorf("the peer gets %x, %v, want a goodbye", said, err)
 	}
 }

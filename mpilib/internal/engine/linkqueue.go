@@ -23,6 +23,8 @@ type linkQueue struct {
 	spare []byte    // memory for the next batch
 	taken []segment // being written
 	bufs  [][]byte  // the same, as the link takes it
+	head  []byte    // memory for the envelope of a slot's value
+	torn  bool      // the queue may begin in the middle of what an interrupted write has begun
 }
 
 // segment is a piece of the stream: copied bytes, then perhaps n bytes of a send's buffer,
@@ -57,14 +59,18 @@ func (q *linkQueue) addFromBuffer(env wire.Envelope, r *Request, n int, last boo
 	s.r, s.n, s.last = r, n, last
 }
 
-// putBack puts bytes first in the queue.
-func (q *linkQueue) putBack(b []byte) { q.queue = slices.Insert(q.queue, 0, segment{copied: b}) }
+// putBack puts bytes first in the queue, which may be the end of what was begun.
+func (q *linkQueue) putBack(b []byte) {
+	q.queue = slices.Insert(q.queue, 0, segment{copied: b})
+	q.torn = true
+}
 
 // nextBatch takes the first segment out if it is a batch of copied bytes, and returns nil otherwise.
 func (q *linkQueue) nextBatch() []byte {
 	if len(q.queue) == 0 || q.queue[0].r != nil {
 		return nil
 	}
+	q.torn = false
 	b := q.queue[0].copied
 	left := copy(q.queue, q.queue[1:])
 	q.queue[left] = segment{}
@@ -119,6 +125,7 @@ func (q *linkQueue) take(bulk *bulk) (uncopied bool) {
 		r.State = moving
 		return true
 	}
+	q.torn = false
 	n, bytes := 0, 0
 	uncopied = q.queue[0].r != nil && !q.queue[0].last
 	for n < len(q.queue) && bytes < maxTaken {

@@ -39,11 +39,19 @@ func (t *linkTransport) servesWaiters() bool { return t.proto.Failed == nil && !
 func (t *linkTransport) readForWaiter(ctx context.Context, r *Request) {
 	t.takeReading(ctx)
 	r.reader, t.reading.forRequest = t, r
-	for r.State != complete && r.holdError() == nil && t.servesWaiters() && ctx.Err() == nil && !(r.IsSend && t.writable()) {
+	for r.State != complete && r.blockedBy() == nil && t.servesWaiters() && ctx.Err() == nil && !(r.IsSend && t.writable()) {
 		t.readOnce(r.IsSend)
 	}
 	r.reader, t.reading.forRequest = nil, nil
 	t.releaseReading(false)
+}
+
+// leaveToken ends the sleep of one that waits for the reading token. If the link is over the others wake up, too: where
+// ranks have replicas, they wait for another link from then on. mu is held.
+func (t *linkTransport) leaveToken() {
+	if t.reading.waiters--; t.reading.waiters > 0 && t.proto.Failed != nil {
+		wake(t.reading.token)
+	}
 }
 
 // releaseReading returns the reading token. mu is held.

@@ -18,12 +18,21 @@ func (t *linkTransport) sendSmall(env wire.Envelope, b []byte) bool {
 }
 
 func (t *linkTransport) sendEager(env wire.Envelope, r *Request) (copied bool) {
-	if len(r.Buf) >= gatherBelow || t.queue.full() {
+	if len(r.Buf) >= t.gatherBelow() || t.queue.full() {
 		t.queue.addFromBuffer(env, r, len(r.Buf), true)
 		return false
 	}
 	t.queue.add(env, r.Buf)
 	return true
+}
+
+// gatherBelow returns the size from which a message is written from its buffer. Nobody waits for sends of replicas, so that
+// the peer's own goroutine would have to be woken to write it, which costs more than to copy it once more.
+func (t *linkTransport) gatherBelow() int {
+	if t.indirect {
+		return batchSize
+	}
+	return gatherBelow
 }
 
 func (t *linkTransport) send(env wire.Envelope, b []byte) { t.queue.add(env, b) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/slot"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -23,8 +24,9 @@ type linkTransport struct {
 
 	l       *link.Link // nil before Attach
 	queue   linkQueue
-	bulk    bulk // after the queue
-	bellDue bool // the peer is to be rung
+	bulk    bulk        // after the queue
+	values  *slot.Queue // of slots, in turns with all of these; nil: they go through the ring
+	bellDue bool        // the peer is to be rung
 
 	indirect  bool // nothing is read straight into a receive's buffer, so that another process can go on there if this one is lost
 	bellsOnly bool // the link carries no messages any more

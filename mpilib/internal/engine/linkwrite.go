@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
 // writable reports whether there is something to write and no goroutine that writes. mu is
 // held.
@@ -38,7 +35,7 @@ func (t *linkTransport) writeAvailable() {
 			t.queue.recycle(b)
 		}
 	}
-	if wrote && t.writable() {
+	if wrote && (t.writable() || t.hasValues()) {
 		wake(t.writing.wake)
 	}
 }
@@ -59,7 +56,9 @@ func (t *linkTransport) nextWrite() []byte {
 		return nil
 	case !t.queued():
 		t.bellDue = false
-		return slices.Clone(bellBytes)
+		b := append(t.queue.spare[:0], bellBytes...)
+		t.queue.spare = nil // until it is recycled
+		return b
 	}
 	return t.queue.nextBatch()
 }
@@ -73,10 +72,7 @@ func (t *linkTransport) writer() {
 			return
 		}
 		t.mu.Lock()
-		for t.writable() && t.writing.waiters == 0 {
-			t.writing.byWriter = true
-			t.write()
-			t.writing.byWriter = false
+		for t.writes() && t.writing.waiters == 0 { // a waiter writes its own message
 		}
 		if t.writing.waiters > 0 {
 			wake(t.writing.token)
@@ -87,6 +83,51 @@ func (t *linkTransport) writer() {
 			return
 		}
 	}
+}
+
+// writes writes messages, then a piece of a slot's value, and reports whether it wrote anything. mu is held, and
+// released meanwhile.
+func (t *linkTransport) writes() (wrote bool) {
+	t.writing.byWriter = true
+	defer func() { t.writing.byWriter = false }()
+	if t.writable() && t.writing.waiters == 0 {
+		t.write()
+		wrote = true
+	}
+	if t.hasValues() {
+		t.writeValue()
+		wrote = true
+	}
+	return wrote
+}
+
+// hasValues reports whether a piece of a slot's value can be written now. mu is held.
+func (t *linkTransport) hasValues() bool {
+	return !t.writing.busy && !t.queue.torn && t.l != nil && t.proto.Failed == nil && !t.proto.Gone && t.values.Pending()
+}
+
+// writeValue writes a piece of a slot's value, and waits until the kernel has it: as long as that takes, newer values
+// replace those that wait. mu is held, and released meanwhile.
+func (t *linkTransport) writeValue() {
+	v := t.values
+	t.writing.busy, v.Writes = true, true
+	t.writing.count++
+	env, b := v.NextPiece(maxPiece)
+	v.Taken(len(b))
+	t.queue.taken = t.queue.taken[:0]
+	t.queue.head = env.Append(t.queue.head[:0])
+	bufs := append(t.queue.bufs[:0], t.queue.head, b)
+	t.queue.bufs = bufs
+	t.mu.Unlock()
+	n, err := t.l.Conn.WriteBuffers(bufs)
+	if err == nil {
+		err = t.l.AwaitSent()
+	}
+	t.mu.Lock()
+	t.wrote(n, 0, err)
+	clear(bufs)
+	t.writing.busy, v.Writes = false, false
+	t.user.flush()
 }
 
 // writeForWaiter is write for a waiter, which the end of ctx interrupts. mu is held.
@@ -115,6 +156,8 @@ func (t *linkTransport) awaitWriteToken(ctx context.Context, r *Request) {
 	t.mu.Lock()
 	if t.writing.waiters--; t.writing.waiters > 0 && !t.writing.byWriter {
 		wake(t.writing.token)
+	} else if t.hasValues() {
+		wake(t.writing.wake)
 	}
 }
 
@@ -154,6 +197,9 @@ func (t *linkTransport) write() {
 	clear(bufs)
 	t.writing.busy = false
 	t.user.flush()
+	if !t.writing.byWriter && t.hasValues() {
+		wake(t.writing.wake)
+	}
 }
 
 // wrote handles the end of a write of n bytes. mu is held.

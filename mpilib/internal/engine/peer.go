@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
@@ -28,6 +27,7 @@ type peer struct {
 	leftBefore   bool // it had left when this process first connected to it; others may report that it has failed
 	notesAwaited bool // the owner waits for notes of the peer
 	proto        protocol.Peer
+	slots        slots
 
 	in      incoming // owned by the holder of the reading token
 	goodbye goodbyeState
@@ -44,18 +44,20 @@ type goodbyeState struct {
 }
 
 func newPeer(e *Engine, process int) *peer {
-	p := &peer{e: e, process: process, rank: process % e.cfg.Size, goodbye: goodbyeState{done: make(chan struct{})}}
+	p := &peer{e: e, process: process, goodbye: goodbyeState{done: make(chan struct{})}}
 	p.transport.link.init(e.ctx, &e.mu, &e.idle, &p.proto, p)
 	p.transport.ring = ringTransport{proto: &p.proto, link: &p.transport.link, rings: &e.rings}
 	p.transport.link.indirect = e.replicas != nil
+	p.slots.p, p.transport.link.values = p, &p.slots.values
 	e.core.AddPeer(&p.proto, process)
+	p.rank = p.proto.Rank
 	return p
 }
 
 // String names the peer in errors.
 func (p *peer) String() string {
 	if p.e.cfg.Replicas > 1 {
-		return fmt.Sprintf("replica %d of rank %d of the world", p.process/p.e.cfg.Size, p.rank)
+		return p.e.replicas.layout().Name(p.process)
 	}
 	return fmt.Sprintf("rank %d of the world", p.rank)
 }
@@ -67,6 +69,9 @@ func (p *peer) attach(l *link.Link) {
 	p.resize()
 	p.giveCredit(true)
 	p.sendHistory()
+	if p.slots.used() {
+		l.BoundUnsent(maxUnsentSlots)
+	}
 	p.transport.link.wakeReader()
 	p.transport.link.wakeWriter()
 	p.e.work.Go(p.transport.link.reader)
@@ -117,6 +122,7 @@ func (p *peer) fail(err error) {
 		why = p.proto.GoodbyeError()
 	}
 	p.transport.fail(why)
+	p.slots.fail(why)
 	p.abandonCopies()
 	p.proto.Lost(why, p.transport.link.reading.busy)
 	p.e.carryOut()
@@ -140,6 +146,7 @@ func (p *peer) fail(err error) {
 // goodbyeReceived handles the peer's goodbye: the peer neither sends nor receives any more. mu is held.
 func (p *peer) goodbyeReceived() {
 	p.proto.GoodbyeReceived()
+	p.slots.fail(p.proto.GoodbyeError())
 	p.e.carryOut()
 	if p.e.replicas != nil {
 		p.e.replicas.processLeft(p)
@@ -207,6 +214,9 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
+		if p != nil {
+			p.slots.fail(e.core.Closed()) // no value may follow the goodbye
+		}
 		if p == nil || p.proto.Failed != nil || !p.transport.connected() && !p.transport.queued() && p.proto.Backlog() == 0 {
 			continue // no goodbye is needed
 		}
@@ -234,29 +244,9 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		}
 	}
 	if len(silent) > 0 {
-		errs = append(errs, fmt.Errorf("%s not confirmed that everything was read: %w", describeRanks(silent), ctx.Err()))
+		errs = append(errs, fmt.Errorf("%s not confirmed that everything was read: %w", protocol.DescribeRanks(silent), ctx.Err()))
 	}
 	return errors.Join(errs...)
-}
-
-// describeRanks lists a few ranks and counts the others.
-func describeRanks(ranks []int) string {
-	const most = 8
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d", ranks[0]) + " has"
-	}
-	var b strings.Builder
-	b.WriteString("ranks ")
-	for i, r := range ranks[:min(most, len(ranks))] {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, r)
-	}
-	if others := len(ranks) - most; others > 0 {
-		fmt.Fprintf(&b, " and %d others", others)
-	}
-	return b.String() + " have"
 }
 
 // drain waits until every announced message is taken or never will be: buffered sends are
@@ -285,7 +275,7 @@ func (p *peer) hasPendingSends() bool {
 func (p *peer) goodbyeDone() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if p.goodbye.isDone && p.proto.Failed != nil && !p.proto.Gone && !p.goodbye.byPeer && p.e.replicas == nil { // replicas may die at any time
+	if p.goodbye.isDone && p.proto.Failed != nil && !p.proto.Gone && !p.goodbye.byPeer && p.e.replicas == nil && p.e.cfg.Spares == 0 { // who has replicas or is replaced may die at any time
 		return true, p.proto.Failed
 	}
 	return p.goodbye.isDone || p.proto.Gone, nil

@@ -5,23 +5,14 @@ import "github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 // This file has the queries of pending operations. They change no state.
 
 // UnexpectedMessage describes an unexpected message.
-type UnexpectedMessage struct {
-	Context uint32
-	Source  int // world rank
-	Tag     int
-	Bytes   uint64
-}
+type UnexpectedMessage = protocol.UnexpectedMessage
 
 // UnexpectedMessages returns the messages that have arrived, or were announced, before a matching receive
 // was posted, in the order of their arrival within each context.
 func (e *Engine) UnexpectedMessages() []UnexpectedMessage {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var all []UnexpectedMessage
-	e.core.UnexpectedMessages(func(context uint32, m *protocol.Message) {
-		all = append(all, UnexpectedMessage{Context: context, Source: m.Source, Tag: m.Tag(), Bytes: m.Size})
-	})
-	return all
+	return e.core.ListUnexpected()
 }
 
 // Unmatched reports whether the request waits for another process to send, or to

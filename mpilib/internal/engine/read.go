@@ -17,6 +17,7 @@ type incoming struct {
 	note        []byte                 // or they are a note of the owner: see failure.go
 	replicaNote []byte                 // or a message of package replica
 	context     uint32                 // of the note
+	value       *openSlot              // or they are the end of a slot's value
 }
 
 // bufferHandled ends a receive that was abandoned, sends what reading has queued, and serves the rings if
@@ -137,6 +138,10 @@ func (p *peer) handle(env wire.Envelope) error {
 		return p.noteReceived(env)
 	case wire.EnvelopeReplica:
 		return p.replicaReceived(env)
+	case wire.EnvelopeSlot:
+		err = p.slots.opened(env)
+	case wire.EnvelopeValue:
+		return p.slots.received(env)
 	}
 	p.e.carryOut()
 	return err
@@ -179,6 +184,10 @@ func (p *peer) arrived() error {
 	if note := p.in.replicaNote; note != nil {
 		p.in.replicaNote = nil
 		return p.e.replicas.noteArrived(p, note)
+	}
+	if s := p.in.value; s != nil {
+		p.in.value = nil
+		p.slots.arrived(s)
 	}
 	if note := p.in.note; note != nil {
 		p.in.note = nil

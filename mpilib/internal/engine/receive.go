@@ -116,8 +116,12 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 			return Matched{}, err
 		}
 		e.seeker.seek(g, src, true)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() == nil:
+		case src == AnySource: // where ranks have replicas, that is what one of them decides
 			return Matched{}, context.Cause(ctx)
+		default:
+			return Matched{}, e.replicas.expired(context.Cause(ctx))
 		}
 		e.wakeReaders()
 		arrived := e.arrived

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/copypool"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -15,7 +16,7 @@ import (
 //
 // A send of the program is copied, and complete as package replica says; what goes to a process is a send of its own
 // (an orphan: no caller waits for it). A receive is posted when package replica says so. Links carry
-// everything, and are read by their own goroutines.
+// everything: a waiter reads that of the process that serves its rank, and their own goroutines read the others.
 type replicas struct {
 	e        *Engine
 	process  *replica.Process
@@ -29,6 +30,10 @@ type replicas struct {
 	failure  error             // why this process cannot go on; nil: it can
 	waiting  int               // points that wait for a decision
 	woken    chan struct{}     // closed when points may be ready, or the process may have come to its end
+	traffic  replica.Traffic
+	copies   copypool.Pool
+	hold     bool    // what is sent now its caller writes, see writeHeld
+	held     []*peer // with something to write for such callers
 }
 
 // sending is a message of the program that not all have acknowledged.
@@ -37,24 +42,19 @@ type sending struct {
 	request *Request // to be completed; nil: it is complete
 	group   Group
 	buf     []byte
+	sent    []*Request // its transmissions
 }
 
-const (
-	// defaultKept is how many bytes of messages are kept for others, if the owner does not say.
-	defaultKept = 64 << 20
-	// maxReplicaNote bounds a message of package replica.
-	maxReplicaNote = 64 << 20
-)
+// maxReplicaNote bounds a message of package replica.
+const maxReplicaNote = 64 << 20
 
 func newReplicas(e *Engine) *replicas {
-	if e.cfg.MaxKept == 0 {
-		e.cfg.MaxKept = defaultKept
-	}
 	return &replicas{
 		e: e, open: map[*sending]bool{}, unposted: map[*Request]bool{}, woken: make(chan struct{}),
 		process: replica.New(replica.Config{
-			Layout:  replica.Layout{Ranks: e.cfg.Size, Replicas: e.cfg.Replicas},
-			Process: e.cfg.process(), Table: e.cfg.Table, MaxKept: e.cfg.MaxKept, SendDeterministic: e.cfg.SendDeterministic,
+			Layout: replica.Layout{Ranks: e.cfg.Size, Replicas: e.cfg.Replicas, Spares: e.cfg.Newcomers},
+			Seat:   replica.Seat{Rank: e.cfg.Rank, Replica: e.cfg.Replica}, Process: e.cfg.process(), Table: e.cfg.Table, MaxKept: e.cfg.MaxKept, SendDeterministic: e.cfg.SendDeterministic,
+			Kinds: e.cfg.Kinds,
 		}),
 	}
 }
@@ -90,11 +90,13 @@ func (s *replicas) carryOut(f *replica.Effect) {
 	case replica.SendControl:
 		b := f.Message.Append(nil)
 		s.sendTo(f.Process, func(p *peer) {
+			s.traffic.CountControl(f.Message.Kind, len(b), s.isOtherReplica(f.Process))
 			p.transport.send(wire.Envelope{Kind: wire.EnvelopeReplica, Length: uint64(len(b))}, b)
 		})
 	case replica.Copy, replica.Complete:
 		s.complete(f.Send.Owner.(*sending), nil)
-	case replica.Release: // what is under way holds the copy
+	case replica.Release:
+		s.release(f.Send.Owner.(*sending))
 	case replica.Post:
 		s.post(f.Receive)
 	case replica.Cancel:
@@ -110,7 +112,14 @@ func (s *replicas) carryOut(f *replica.Effect) {
 	case replica.Lost:
 		s.rankLost(f.Rank)
 	case replica.Diverge:
-		s.fail(fmt.Errorf("%w (what is sent may depend on the clock, random numbers, the order of a map, or several goroutines that use one communicator)", f.Divergence))
+		s.fail(f.Divergence.Explained(s.e.cfg.SendDeterministic))
+	case replica.Seated:
+		if p := s.e.peers[f.Process]; p != nil {
+			p.rank, p.proto.Rank = f.Rank, f.Rank
+		}
+	case replica.Watch:
+		s.e.peers[f.Process].notesAwaited = true
+		s.e.peers[f.Process].wantLink()
 	case replica.Expel:
 		s.fail(errExpelled)
 		if s.e.cfg.Expelled != nil {
@@ -129,7 +138,25 @@ func (s *replicas) sendTo(process int, send func(p *peer)) {
 	}
 	send(p)
 	p.wantLink()
-	s.e.dispatches = append(s.e.dispatches, p)
+	if s.hold {
+		s.held = append(s.held, p)
+	} else {
+		s.e.dispatches = append(s.e.dispatches, p)
+	}
+}
+
+// writeHeld writes what was sent with hold, for a caller that would wait for it without replicas: otherwise the links' own
+// goroutines had to be woken. mu is held, and released meanwhile.
+func (s *replicas) writeHeld(ctx context.Context) {
+	for len(s.held) > 0 {
+		t := &s.held[0].transport.link
+		s.held = slices.Delete(s.held, 0, 1)
+		t.dispatch(true)
+		for t.writable() && ctx.Err() == nil {
+			t.writeForWaiter(ctx)
+		}
+		t.dispatch(false)
+	}
 }
 
 // requestLinks requests a link to each process of a rank: each gets acknowledgements of what was
@@ -139,27 +166,43 @@ func (s *replicas) requestLinks(rank int) {
 	if s == nil || s.e.cfg.Connect == nil {
 		return
 	}
-	for q := rank; q < len(s.e.peers); q += s.e.cfg.Size {
+	for q := range s.layout().Holders(rank) {
 		if p := s.e.peers[q]; p != nil && p.proto.Failed == nil && !p.proto.Gone {
 			p.wantLink()
 		}
 	}
 }
 
+// linkToServe returns the link that is to be read for r: that of the process whose messages of the rank are accepted, until it
+// fails. All else waits until the links' own goroutines have read something: sends for acknowledgements of several
+// processes, and receives for a decision.
+func (s *replicas) linkToServe(r *Request) *linkTransport {
+	if r.IsSend || r.Peer == AnySource || r.Peer == s.e.cfg.Rank || s.unposted[r] {
+		return nil
+	}
+	server := s.process.Server(r.Peer)
+	if server < 0 || !s.e.peers[server].transport.connected() || s.e.peers[server].proto.Failed != nil {
+		return nil
+	}
+	return &s.e.peers[server].transport.link
+}
+
 // awaitsDecision reports whether this process waits for what another of its rank decides.
 func (s *replicas) awaitsDecision() bool { return s != nil && (s.waiting > 0 || len(s.unposted) > 0) }
 
-// send sends r, a send of the program that waits. It copies the message.
-func (s *replicas) send(r *Request) {
+// send sends r, a send of the program that waits. It copies the message. With hold the caller calls writeHeld.
+func (s *replicas) send(r *Request, hold bool) {
 	// A rank that has left has the message already, from another replica of this one, or wants none.
 	if err := s.e.core.SourceError(r.Peer); err != nil && !errors.Is(err, ErrFinalized) {
 		r.finish(err)
 		return
 	}
 	s.calls++
-	x := &sending{request: r, group: r.group, buf: slices.Clone(r.Buf)}
+	s.traffic.Sends++
+	s.traffic.SendBytes += uint64(len(r.Buf))
+	x := &sending{request: r, group: r.group, buf: s.copies.Clone(r.Buf)}
 	x.Send = replica.Send{
-		Context: r.Context, To: r.Peer, Tag: r.Tag, Bytes: len(x.buf), Digest: replica.Digest(x.buf), Call: s.calls,
+		Context: r.Context, To: r.Peer, Tag: r.Tag, Bytes: len(x.buf), Digest: replica.Digest(x.buf), Call: s.calls, Line: s.line(),
 		InOrder: s.e.cfg.InOrder != nil && s.e.cfg.InOrder(r.Context), Synchronous: r.Mode == Synchronous, Owner: x,
 	}
 	s.requestLinks(r.Peer)
@@ -168,7 +211,17 @@ func (s *replicas) send(r *Request) {
 	if r.Mode == Buffered {
 		s.complete(x, nil)
 	}
+	s.hold = hold
 	s.e.carryOut()
+	s.hold = false
+}
+
+// line returns where the program called the library.
+func (s *replicas) line() string {
+	if s.e.cfg.Line == nil {
+		return ""
+	}
+	return s.e.cfg.Line()
 }
 
 // complete completes a send for the program.
@@ -185,7 +238,9 @@ func (s *replicas) transmit(process int, x *sending) {
 	s.sendTo(process, func(p *peer) {
 		own := &Request{e: s.e, group: x.group, orphan: true}
 		own.Begin(own, x.Context, process, x.Tag, x.buf)
+		s.traffic.CountData(len(x.buf), s.isOtherReplica(process))
 		own.IsSend, own.ByRTS, own.Got = true, x.Synchronous, Result{Source: s.e.cfg.Rank, Tag: x.Tag, Bytes: uint64(len(x.buf))}
+		x.sent = append(x.sent, own)
 		p.proto.Send(&own.Request, p.transport.eagerLimit())
 	})
 }
@@ -199,6 +254,7 @@ func (s *replicas) receive(r *Request) {
 	r.posting = &replica.Receive{Context: r.Context, Source: r.Peer, Tag: r.Tag, Owner: r}
 	s.unposted[r] = true
 	if r.Peer == AnySource {
+		r.posting.Line = s.line()
 		s.requestLinks(s.e.cfg.Rank)
 	}
 	s.process.Post(r.posting)
@@ -292,7 +348,7 @@ func (p *peer) replicaReceived(env wire.Envelope) error {
 
 // noteArrived takes a message of package replica.
 func (s *replicas) noteArrived(p *peer, b []byte) error {
-	m, err := replica.Parse(b, replica.Layout{Ranks: s.e.cfg.Size, Replicas: s.e.cfg.Replicas})
+	m, err := replica.Parse(b, s.layout())
 	if err == nil {
 		err = s.process.Receive(p.process, m)
 	}
@@ -332,9 +388,6 @@ func (s *replicas) rankLost(rank int) {
 	s.e.events.addLost(rank)
 }
 
-// expelled says that a peer takes this process for failed.
-func (s *replicas) expelled(p *peer) { s.process.Fail(s.e.cfg.process()) }
-
 // fail ends all that the program does, and will do, with err.
 func (s *replicas) fail(err error) {
 	if s.failure == nil {
@@ -342,6 +395,25 @@ func (s *replicas) fail(err error) {
 	}
 	s.e.core.Close(err)
 	s.close(err)
+}
+
+// Expired is expired for a call that waits for something else than requests and messages.
+func Expired(e *Engine, err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.replicas.expired(err)
+}
+
+// expired returns the error of a call that gives up with err as its context has ended. Replicas of a rank do so at different moments, and
+// would go on with different messages: where there are any, nothing else succeeds in this process. mu is held.
+func (s *replicas) expired(err error) error {
+	if s == nil || s.e.core.Closed() != nil {
+		return err
+	}
+	err = fmt.Errorf("%w: a call's context ended, which it does at another moment in each replica; wait without a bound, or with Waitany: %w", replica.ErrReplicated, err)
+	s.fail(err)
+	s.e.carryOut()
+	return err
 }
 
 // endError returns why this process cannot go on, or nil.
@@ -407,7 +479,10 @@ func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (s
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	at := s.process.Begin(kind)
+	if err := s.seatError(); err != nil {
+		return "", err
+	}
+	at := s.process.Begin(kind, s.line())
 	for {
 		woken := s.woken // before carryOut, which may give mu up
 		o, answer := s.process.Outcome(at)
@@ -439,7 +514,30 @@ func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (s
 		e.mu.Lock()
 		s.waiting--
 		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
+			return "", s.expired(context.Cause(ctx))
 		}
 	}
+}
+
+// release keeps the copy of a message that all have acknowledged, unless a link may still refer to it.
+func (s *replicas) release(x *sending) {
+	refers := func(r *Request) bool { return r.State != complete || r.Err != nil || r.mark > 0 }
+	if !slices.ContainsFunc(x.sent, refers) && s.copies.Put(x.buf) {
+		x.buf = nil
+	}
+}
+
+// isOtherReplica reports whether a process has another replica number.
+func (s *replicas) isOtherReplica(process int) bool {
+	return s.layout().Replica(process) != s.e.cfg.Replica
+}
+
+// TrafficOf returns the counters of an engine's process. They are zero where ranks have one process each.
+func TrafficOf(e *Engine) replica.Traffic {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.replicas == nil {
+		return replica.Traffic{}
+	}
+	return e.replicas.traffic
 }

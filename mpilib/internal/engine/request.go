@@ -131,10 +131,12 @@ func (r *Request) wait(ctx context.Context) error {
 	e := r.e
 	for r.State != complete {
 		if ctx.Err() != nil && r.GiveUp == nil {
-			r.abandon(context.Cause(ctx))
+			if err := e.replicas.expired(context.Cause(ctx)); r.State != complete {
+				r.abandon(err)
+			}
 			continue
 		}
-		if err := r.holdError(); err != nil {
+		if err := r.blockedBy(); err != nil {
 			return err
 		}
 		t := r.linkToServe()
@@ -174,7 +176,7 @@ func (r *Request) usesRings() bool {
 }
 
 // isMet and changed make a Request a condition.
-func (r *Request) isMet() bool { return r.State == complete || r.holdError() != nil }
+func (r *Request) isMet() bool { return r.State == complete || r.blockedBy() != nil }
 
 func (r *Request) changed() <-chan struct{} { return r.finished() }
 
@@ -182,7 +184,7 @@ func (r *Request) changed() <-chan struct{} { return r.finished() }
 func (r *Request) linkToServe() *linkTransport {
 	e, rank := r.e, r.Peer
 	if e.replicas != nil {
-		return nil // the links' own goroutines read them: the link of the message may change
+		return e.replicas.linkToServe(r)
 	}
 	if rank == AnySource && e.remote == 1 && e.cfg.Size == 2 {
 		rank = 1 - e.cfg.Rank
@@ -216,7 +218,7 @@ func (r *Request) sleep(ctx context.Context, t *linkTransport) {
 	}
 	e.mu.Lock()
 	if t != nil {
-		t.reading.waiters--
+		t.leaveToken()
 	}
 }
 
@@ -284,7 +286,7 @@ func (r *Request) cancel() {
 	e.carryOut()
 }
 
-// WaitAny returns the index of a request that is complete or Held, as soon as there is one, or
+// WaitAny returns the index of a request that is complete or that a failure blocks, as soon as there is one, or
 // the error of ctx, which abandons none of them. All belong to one engine. Where first is not
 // negative, the caller itself reads the link of that request's peer; the other links are read
 // once they were idle for a tick.
@@ -349,7 +351,7 @@ func (w *anyOf) readFor(ctx context.Context, t *linkTransport) {
 	if !t.readable() {
 		t.reading.waiters++
 		w.sleep(ctx, t.reading.token)
-		t.reading.waiters--
+		t.leaveToken()
 		return
 	}
 	t.takeReading(ctx)

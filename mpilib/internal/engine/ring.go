@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -15,6 +16,7 @@ func (p *peer) flush() {
 	p.transport.ring.flushQueue()
 	p.e.carryOut() // the effects of sending these
 	p.transport.ring.flushBulk()
+	p.transport.ring.flushValues()
 }
 
 const (
@@ -96,11 +98,11 @@ func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {
 		return p.copyStarted(env, payload)
 	case wire.EnvelopeRTS:
 		var err error
-		if exposed, err = parseZeroCopy(payload); err != nil {
+		if exposed, err = protocol.ParseExposedBuffer(payload, shm.CopySlots); err != nil {
 			return err
 		}
 		want = uint64(len(payload))
-	case wire.EnvelopeEager, wire.EnvelopeData, wire.EnvelopeNote:
+	case wire.EnvelopeEager, wire.EnvelopeData, wire.EnvelopeNote, wire.EnvelopeValue:
 		want = env.Length
 	case wire.EnvelopeShare, wire.EnvelopeSwitch, wire.EnvelopeBell:
 		return fmt.Errorf("%w: envelope kind %d in shared memory", wire.ErrMalformed, env.Kind)

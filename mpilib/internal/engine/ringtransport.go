@@ -5,6 +5,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/slot"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -31,8 +32,9 @@ type ringTransport struct {
 	mem  *shm.Memory // the peer's own memory, if the system lets this process in
 	err  error       // why nothing more can be sent
 
-	queue []record // what found no room yet
-	bulk  bulk     // after the queue
+	queue  []record    // what found no room yet
+	bulk   bulk        // after the queue
+	values *slot.Queue // of slots, after these; nil: they go over the link
 }
 
 // record is one for the ring: an envelope, and its payload, which is copied, or the first n bytes of
@@ -114,6 +116,17 @@ func (t *ringTransport) flushBulk() {
 	}
 }
 
+// flushValues sends as much of the slots' values. mu is held.
+func (t *ringTransport) flushValues() {
+	for len(t.queue)+len(t.bulk) == 0 && t.values.Pending() && t.proto.Failed == nil {
+		env, b := t.values.NextPiece(shm.MaxRecord)
+		if !t.sendRecord(env, b) {
+			return
+		}
+		t.values.Taken(len(b))
+	}
+}
+
 // resend sends a queued record if there is room. mu is held.
 func (t *ringTransport) resend(rec *record) bool {
 	payload := rec.copied
@@ -139,6 +152,8 @@ func (t *ringTransport) stalled() (n int, yes bool) {
 		return len(t.queue[0].copied) + t.queue[0].n, true
 	case len(t.bulk) > 0:
 		return min(shm.MaxRecord, len(t.bulk[0].Buf)-t.bulk[0].Offset), true
+	case t.values.Pending():
+		return t.values.Left(shm.MaxRecord), true
 	}
 	return 0, false
 }

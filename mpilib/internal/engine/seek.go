@@ -89,7 +89,9 @@ func (s *seeker) connect() (missing bool) {
 		}
 	}
 	want := func(g Group, source int) {
-		wanted(func(p *peer) bool { return p.rank == source || source == AnySource && g.Member(p.rank) })
+		wanted(func(p *peer) bool {
+			return p.rank == source || source == AnySource && g.Member(p.rank) && p.process < len(e.peers)-e.cfg.Spares
+		})
 	}
 	wanted(func(p *peer) bool { return p.notesAwaited })
 	e.core.PostedReceives(func(r *protocol.Request) bool {

@@ -12,7 +12,7 @@ import (
 func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.isend(r, g, ctxID, dst, tag, b, mode, hold)
+	e.isend(r, g, ctxID, dst, tag, b, mode, hold && e.replicas == nil) // with replicas it is complete before it is written
 }
 
 // isend is Isend with mu held, which may be released.
@@ -29,7 +29,7 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 		return
 	}
 	if e.replicas != nil && dst != e.cfg.Rank {
-		e.replicas.send(r)
+		e.replicas.send(r, hold)
 		return
 	}
 	if mode == Buffered {

@@ -55,13 +55,6 @@ func settle(t testing.TB, es [2]*Engine, shared bool) {
 	}
 }
 
-// ended says why an engine of two has lost the other, or returns nil.
-func ended(e *Engine) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.peers[1-e.Rank()].proto.Failed
-}
-
 // together returns two engines that share memory.
 func together(t testing.TB) (es [2]*Engine, conns [2]*net.TCPConn) {
 	t.Helper()

@@ -64,6 +64,7 @@ type switchTransport struct {
 func (s *switchTransport) switchOver() {
 	s.toRing = true
 	s.ring.bulk, s.link.bulk = s.link.bulk, nil
+	s.ring.values, s.link.values = s.link.values, nil
 }
 
 // connected reports whether there is a link to the peer, or was.

@@ -16,29 +16,6 @@ import (
 // itself while it waits. Below it the two copies through the ring take less time than the system calls.
 const zeroCopyFrom = 64 << 10
 
-// zeroCopySize is the size of an encoded ExposedBuffer: addr:u64 slot:u32, big-endian.
-const zeroCopySize = 12
-
-func appendZeroCopy(b []byte, l protocol.ExposedBuffer) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, l.Addr), uint32(l.Slot))
-}
-
-// parseZeroCopy parses the payload of an RTS's record: none, or an ExposedBuffer.
-func parseZeroCopy(payload []byte) (protocol.ExposedBuffer, error) {
-	if len(payload) == 0 {
-		return protocol.ExposedBuffer{}, nil
-	}
-	var b [zeroCopySize]byte
-	if n := copy(b[:], payload); n != zeroCopySize || n != len(payload) {
-		return protocol.ExposedBuffer{}, fmt.Errorf("%w: a copy slot described in %d bytes", wire.ErrMalformed, len(payload))
-	}
-	l := protocol.ExposedBuffer{Addr: binary.BigEndian.Uint64(b[:]), Slot: int(binary.BigEndian.Uint32(b[8:])), Valid: true}
-	if l.Slot >= shm.CopySlots {
-		return protocol.ExposedBuffer{}, fmt.Errorf("%w: copy slot %d of %d", wire.ErrMalformed, l.Slot, shm.CopySlots)
-	}
-	return l, nil
-}
-
 // expose exposes a send's buffer to the peer for copying, if possible. Its address is
 // stable: the buffer is not on a stack, since the request refers to it, and Go moves
 // nothing else.
@@ -51,7 +28,7 @@ func (t *ringTransport) expose(r *Request) []byte {
 		return nil
 	}
 	r.exposed, r.slot = true, i
-	return appendZeroCopy(nil, protocol.ExposedBuffer{Addr: addressOf(r.Buf), Slot: i})
+	return protocol.ExposedBuffer{Addr: addressOf(r.Buf), Slot: i}.Append(nil)
 }
 
 // endZeroCopy frees the copy slot of a send, if it has one. mu is held.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Special values in place of a rank. The values are those of the standard's C ABI; they differ from
-// each other and from its MPI_ANY_SOURCE (-1).
+// Special values in place of a rank. They differ from each other and from AnySource (-1); package
+// cabi/core translates those of C.
 const (
 	ProcNull  = -2     // MPI_PROC_NULL: no process at all
 	Undefined = -32766 // MPI_UNDEFINED: no such member; as a colour, no membership

@@ -9,7 +9,7 @@ import (
 // is ranks[i] in g (MPI_Group_incl, 7.3.2). Every rank must be in g and none may be given twice. No
 // ranks give the empty group.
 func (g *Group) Incl(ranks []int) (*Group, error) {
-	if _, err := g.chosen(ranks); err != nil {
+	if _, err := g.setOf(ranks); err != nil {
 		return nil, fmt.Errorf("group: Incl: %w", err)
 	}
 	var worlds table
@@ -22,15 +22,15 @@ func (g *Group) Incl(ranks []int) (*Group, error) {
 // Excl returns the members that have none of the given ranks in g, ordered as in g (MPI_Group_excl,
 // 7.3.2). Every rank must be in g and none may be given twice. No ranks give g.
 func (g *Group) Excl(ranks []int) (*Group, error) {
-	out, err := g.chosen(ranks)
+	out, err := g.setOf(ranks)
 	if err != nil {
 		return nil, fmt.Errorf("group: Excl: %w", err)
 	}
 	return g.filter(func(rank, _ int) bool { return !out.has(rank) }), nil
 }
 
-// chosen checks the ranks of Incl and Excl and returns their set.
-func (g *Group) chosen(ranks []int) (bitset, error) {
+// setOf checks the ranks of Incl and Excl and returns their set.
+func (g *Group) setOf(ranks []int) (bitset, error) {
 	seen := newBitset(g.size)
 	for i, rank := range ranks {
 		if rank < 0 || rank >= g.size {

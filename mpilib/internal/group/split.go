@@ -22,16 +22,16 @@ type Part[L any] struct {
 // as in g. choices[r] is the choice of rank r. It is empty for a colour that no process chose, such
 // as Undefined.
 func SplitOff(g *Group, choices []Choice, colour int) (*Group, error) {
-	members, err := taking(g, choices, func(c int) bool { return c == colour })
+	members, err := orderedMembers(g, choices, func(c int) bool { return c == colour })
 	if err != nil {
 		return nil, fmt.Errorf("group: SplitOff: %w", err)
 	}
 	return g.pick(members), nil
 }
 
-// taking checks the choices and returns the ranks that take part and whose colour is wanted, by
+// orderedMembers checks the choices and returns the ranks that take part and whose colour is wanted, by
 // colour, key and rank.
-func taking(g *Group, choices []Choice, wanted func(colour int) bool) ([]int32, error) {
+func orderedMembers(g *Group, choices []Choice, wanted func(colour int) bool) ([]int32, error) {
 	if len(choices) != g.size {
 		return nil, fmt.Errorf("%w: %d choices for %d processes", ErrArg, len(choices), g.size)
 	}

@@ -141,7 +141,7 @@ func ExampleBy() {
 // members are ordered by key, and those with equal keys as in g. choices[r] is
 // the choice of rank r; those of colour Undefined are in no group.
 func split(g *Group, choices []Choice) ([]Part[int], error) {
-	members, err := taking(g, choices, func(int) bool { return true })
+	members, err := orderedMembers(g, choices, func(int) bool { return true })
 	if err != nil {
 		return nil, fmt.Errorf("group: Split: %w", err)
 	}

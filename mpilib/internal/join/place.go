@@ -7,8 +7,10 @@
 package join
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/grant"
@@ -22,6 +24,7 @@ import (
 const (
 	EnvRank     = "ISTHMUS_RANK"
 	EnvSize     = "ISTHMUS_SIZE"
+	EnvFirst    = "ISTHMUS_FIRST_RANK"
 	EnvHelper   = "ISTHMUS_HELPER"
 	EnvDir      = "ISTHMUS_DIR"
 	EnvCarriers = "ISTHMUS_CARRIERS"
@@ -30,6 +33,9 @@ const (
 	EnvCopies   = "ISTHMUS_COPIES"
 	EnvTable    = "ISTHMUS_REPLICA_TABLE"
 	EnvSends    = "ISTHMUS_SEND_DETERMINISTIC"
+	EnvSpares   = "ISTHMUS_SPARES"
+	EnvReplaced = "ISTHMUS_REPLACEMENTS"
+	EnvProcess  = "ISTHMUS_PROCESS"
 )
 
 // Place is what the environment says about this process. The zero Place with size 1 is a world of
@@ -45,13 +51,28 @@ type Place struct {
 	Replica, Replicas int // of the rank; 0, 0: it has no other process
 	Table             replica.Table
 	SendDeterministic bool
+
+	// Newcomers is how many process numbers a job with replicas has beyond those that it begins with, and Number is that of
+	// this process if it is one of them: it comes to take the place of Replica of Rank.
+	Newcomers, Number int
+	Marks             string // the secret of marks in the output (package marks); may be empty
+
+	// Exchange is how the processes get Key, and Dir unless there is a Helper, from rank 0, as another launcher has
+	// started them without. See Complete.
+	Exchange Exchange
+
+	// Spares is how many process numbers the job has beyond Size. Those of Replacements were given to
+	// processes so far: number Size+i goes on with rank Replacements[i], which was lost. A Rank from Size on
+	// is the number of such a process. Only without replicas.
+	Spares       int
+	Replacements []int
 }
 
 // Process returns this process's number in the job, and Processes how many the job has: that by which links know them.
-func (p *Place) Process() int { return p.Replica*p.Size + p.Rank }
+func (p *Place) Process() int { return max(p.Replica*p.Size+p.Rank, p.Number) }
 
 // Processes is described at Process.
-func (p *Place) Processes() int { return p.Size * max(1, p.Replicas) }
+func (p *Place) Processes() int { return p.Size*max(1, p.Replicas) + p.Spares + p.Newcomers }
 
 // maxReplicas bounds the processes of a rank.
 const maxReplicas = 16
@@ -87,6 +108,15 @@ func (p *Place) replicas(lookup func(string) (string, bool)) error {
 	return nil
 }
 
+// EndExpelled ends the process as a signal would, which the launcher takes for the loss of this replica. An exit status
+// would count as the program's own and end the job.
+func EndExpelled() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil && self.Kill() == nil {
+		select {} // until the signal arrives
+	}
+	os.Exit(128 + 9)
+}
+
 // rankSources lists the launchers that may have numbered the processes, in order of precedence: the
 // innermost, which started last, comes first.
 var rankSources = []struct {
@@ -102,11 +132,20 @@ var rankSources = []struct {
 // FromEnvironment reads the environment through lookup. It is a pure function of it.
 func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
 	p := Place{Size: 1}
+	if err := p.spares(lookup); err != nil {
+		return Place{}, err
+	}
 	who, err := p.number(lookup)
 	if err != nil {
 		return Place{}, err
 	}
 	if err := p.replicas(lookup); err != nil {
+		return Place{}, err
+	}
+	if err := p.newcomers(lookup); err != nil {
+		return Place{}, err
+	}
+	if err := p.checkSpares(); err != nil {
 		return Place{}, err
 	}
 	p.Helper, _ = lookup(EnvHelper)
@@ -124,7 +163,10 @@ func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
 		p.Key = key // for the names it publishes
 		return p, nil
 	}
-	if !ok || p.Helper == "" && p.Dir == "" {
+	if !ok && p.Dir == "" {
+		p.Exchange = exchangeOf(who, lookup)
+	}
+	if p.Exchange == (Exchange{}) && (!ok || p.Helper == "" && p.Dir == "") {
 		return Place{}, fmt.Errorf("mpilib: %w: %s numbers this process %d of %d, but to reach the others it needs %s and %s or %s; "+
 			"start it with `isthmus run`, or export them to every rank (`isthmus job new` makes a key)",
 			mpi.ErrEnv, who, p.Rank, p.Size, jobkey.EnvKey, EnvHelper, EnvDir)
@@ -169,23 +211,46 @@ func (p *Place) number(lookup func(string) (string, bool)) (who string, err erro
 		rankName, rankText := firstSet(lookup, source.rank)
 		sizeName, sizeText := firstSet(lookup, source.size)
 		if rankName == "" {
-			if source.name == "isthmus run" && sizeName != "" {
+			if _, shared := lookup(EnvFirst); source.rank[0] == EnvRank && sizeName != "" && !shared {
 				return "", fmt.Errorf("mpilib: %w: %s is set but %s is not", mpi.ErrEnv, sizeName, source.rank[0])
 			}
 			continue
+		}
+		first := ""
+		if rankName != EnvRank {
+			if first, sizeName, sizeText, err = shareOf(lookup, sizeName, sizeText); err != nil {
+				return "", err
+			}
 		}
 		if sizeName == "" {
 			return "", fmt.Errorf("mpilib: %w: %s is set but %s is not", mpi.ErrEnv, rankName, source.size[0])
 		}
 		rank, rankErr := strconv.ParseUint(rankText, 10, 31)
+		before, firstErr := strconv.ParseUint(cmp.Or(first, "0"), 10, 31)
 		size, sizeErr := strconv.ParseUint(sizeText, 10, 31)
-		if rankErr != nil || sizeErr != nil || rank >= size || size > math.MaxInt32 {
+		if rank += before; rankErr != nil || firstErr != nil || sizeErr != nil || rank >= size+uint64(len(p.Replacements)) || size > math.MaxInt32 {
+			if first != "" {
+				rankText += " after " + first
+			}
 			return "", fmt.Errorf("mpilib: %w: %s=%q of %s=%q: want a rank from 0 to one less than the size", mpi.ErrEnv, rankName, rankText, sizeName, sizeText)
 		}
 		p.Rank, p.Size = int(rank), int(size)
 		return source.name, nil
 	}
 	return "", nil
+}
+
+// shareOf returns the rank that the first process of this launcher has in a job of which it starts a share, such as those of one site, and the job's size; ""
+// and the launcher's size if it starts all.
+func shareOf(lookup func(string) (string, bool), name, text string) (first, sizeName, sizeText string, err error) {
+	first, ok := lookup(EnvFirst)
+	if !ok {
+		return "", name, text, nil
+	}
+	if sizeText, ok = lookup(EnvSize); !ok {
+		return "", "", "", fmt.Errorf("mpilib: %w: %s is set but %s, the number of all ranks, is not", mpi.ErrEnv, EnvFirst, EnvSize)
+	}
+	return first, EnvSize, sizeText, nil
 }
 
 func firstSet(lookup func(string) (string, bool), names []string) (name, value string) {

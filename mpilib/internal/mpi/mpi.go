@@ -8,10 +8,11 @@ import (
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
-// Special values of a rank, tag, colour or count. They are those of the standard's C ABI.
+// Special values of a rank, tag, colour or count. Package cabi/core translates those of C.
 const (
 	AnySource = -1
 	AnyTag    = -1
@@ -38,6 +39,7 @@ var (
 	ErrContexts   = errors.New("no communicator context is left")
 	ErrTag        = errors.New("no such tag")
 	ErrType       = errors.New("type cannot be sent")
+	ErrOp         = errors.New("no such operator")
 	ErrCount      = errors.New("wrong count")
 	ErrProcFailed = engine.ErrProcFailed
 	ErrFinalized  = engine.ErrFinalized
@@ -47,7 +49,7 @@ var (
 	ErrService    = errors.New("not this process's name")
 	ErrActive     = errors.New("request is active")
 	ErrInactive   = errors.New("request is not active")
-	ErrReplicated = errors.New("not for ranks with replicas")
+	ErrReplicated = replica.ErrReplicated
 	ErrSignature  = errors.New("the types of send and receive differ")
 )
 

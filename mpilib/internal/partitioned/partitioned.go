@@ -27,7 +27,7 @@ import (
 //	sender                                   receiver
 //	PsendInit  -- offer: tags, bytes ----->  PrecvInit    matched in order, once
 //	Start                                    Start        receives posted when the offer is here
-//	Pready(2)  -- partition 2 ----------->   Parrived     of each that lies in what has come
+//	Pready(2)  -- partition 2 ----------->   Parrived     of each that lies in the bytes received
 //	Pready(0)  -- partition 0 ----------->
 //	Wait                                     Wait         then both may Start again
 
@@ -141,13 +141,21 @@ type round struct {
 	moving []*engine.Handle // by partition of the sender
 }
 
-// start begins a round. mu is held.
-func (r *round) start() error {
+// checkInactive returns an error if the request is freed or active. mu is held.
+func (r *round) checkInactive() error {
 	switch {
 	case r.freed:
 		return errRequestFreed
 	case r.active:
 		return fmt.Errorf("%w; wait for it first", mpi.ErrActive)
+	}
+	return nil
+}
+
+// start begins a round. mu is held.
+func (r *round) start() error {
+	if err := r.checkInactive(); err != nil {
+		return err
 	}
 	r.active = true
 	return nil
@@ -159,11 +167,8 @@ var errRequestFreed = fmt.Errorf("%w: the request has been freed", mpi.ErrInacti
 func (r *round) Free() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.freed:
-		return errRequestFreed
-	case r.active:
-		return fmt.Errorf("%w; wait for it first", mpi.ErrActive)
+	if err := r.checkInactive(); err != nil {
+		return err
 	}
 	r.freed = true
 	return nil

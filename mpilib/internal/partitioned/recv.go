@@ -180,21 +180,21 @@ func (r *Recv) land(j int) error {
 // an inactive one, with the empty status. If ctx is done before, it returns ctx's error and the
 // round continues.
 func (r *Recv) Wait(ctx context.Context) (Status, error) {
-	if moving, open := r.begun(); open && moving == nil {
+	if moving, open := r.postedReceives(); open && moving == nil {
 		if err := r.awaitEach(ctx, []*engine.Handle{r.offered}); err != nil {
 			return emptyStatus, fmt.Errorf("no matching PsendInit yet: %w", err)
 		}
 	}
-	moving, _ := r.begun()
+	moving, _ := r.postedReceives()
 	if err := r.awaitEach(ctx, moving); err != nil {
 		return emptyStatus, err
 	}
-	return r.over()
+	return r.endRound()
 }
 
-// begun returns the receives of the round, if they are posted, and whether there is a round that
+// postedReceives returns the receives of the round, if they are posted, and whether there is a round that
 // receives anything.
-func (r *Recv) begun() (moving []*engine.Handle, open bool) {
+func (r *Recv) postedReceives() (moving []*engine.Handle, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.active || r.Null {
@@ -211,16 +211,16 @@ func (r *Recv) begun() (moving []*engine.Handle, open bool) {
 
 // Test reports whether Wait would return at once, and if so its result (MPI_Test).
 func (r *Recv) Test() (st Status, done bool, err error) {
-	moving, open := r.begun()
+	moving, open := r.postedReceives()
 	if open && (!r.offered.Done() || !eachDone(moving)) {
 		return Status{}, false, nil
 	}
-	st, err = r.over()
+	st, err = r.endRound()
 	return st, true, err
 }
 
-// over ends a round whose transfers are complete.
-func (r *Recv) over() (Status, error) {
+// endRound ends a round whose transfers are complete.
+func (r *Recv) endRound() (Status, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

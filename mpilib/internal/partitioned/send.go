@@ -127,12 +127,12 @@ func (s *Send) Wait(ctx context.Context) (Status, error) {
 		s.mu.Lock()
 		err := fmt.Errorf("%d of %d partitions were never given away: %w", s.left, s.n, context.Cause(ctx))
 		s.mu.Unlock()
-		return emptyStatus, err
+		return emptyStatus, engine.Expired(s.Engine, err)
 	}
 	if err := s.awaitEach(ctx, moving); err != nil { // there are no writers once all are released
 		return emptyStatus, err
 	}
-	return s.over()
+	return s.endRound()
 }
 
 // Test reports whether Wait would return at once, and if so its result (MPI_Test).
@@ -146,12 +146,12 @@ func (s *Send) Test() (st Status, done bool, err error) {
 	if left > 0 || !eachDone(moving) {
 		return Status{}, false, nil
 	}
-	st, err = s.over()
+	st, err = s.endRound()
 	return st, true, err
 }
 
-// over ends a round whose transfers are complete.
-func (s *Send) over() (Status, error) {
+// endRound ends a round whose transfers are complete.
+func (s *Send) endRound() (Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.active {

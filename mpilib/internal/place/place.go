@@ -14,8 +14,8 @@ import (
 )
 
 // Gather returns the location of each of size ranks, which all ranks contribute.
-func Gather(ctx context.Context, call collectives.Comm, size int, here overlay.NodeID) ([]overlay.NodeID, error) {
-	all, err := coll.Allgather(ctx, call, size, RecordOf(here))
+func Gather(ctx context.Context, call collectives.Comm, size int, own overlay.NodeID) ([]overlay.NodeID, error) {
+	all, err := coll.Allgather(ctx, call, size, RecordOf(own))
 	if err != nil {
 		return nil, err
 	}

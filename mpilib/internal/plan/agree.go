@@ -33,22 +33,22 @@ func agree(ctx context.Context, c Call, p *Plan, before *snapshot, b *SharedBuff
 	case comm.Config().Here().Name == "":
 		o = unplaced(comm, p.hint)
 	default:
-		if o, err = meet(ctx, c, comm); err == nil {
-			o = o.forcing(p.hint)
+		if o, err = exchangePlaces(ctx, c, comm); err == nil {
+			o = o.withHint(p.hint)
 		}
 	}
 	switch {
 	case err != nil || comm.Config().Replicated:
-	case o.apart():
+	case o.spansSites():
 		o, err = compare(ctx, c, comm, o)
-	case b == nil && (c.Number() > SharedBufferAfter || seeks(comm, o)):
+	case b == nil && (c.Number() > SharedBufferAfter || wantsSharedBuffer(comm, o)):
 		b, err = findSharedBuffer(ctx, c, comm, o)
 	}
 	return o, b, err
 }
 
-// meet exchanges the locations of all ranks, and rank 0's orders.
-func meet(ctx context.Context, c Call, comm Comm) (*snapshot, error) {
+// exchangePlaces exchanges the locations of all ranks, and rank 0's orders.
+func exchangePlaces(ctx context.Context, c Call, comm Comm) (*snapshot, error) {
 	mine := opening{Place: place.RecordOf(comm.Config().Here())}
 	orders := comm.Config().Orders.encoded()
 	if c.Rank() == 0 {
@@ -94,7 +94,7 @@ func compare(ctx context.Context, c Call, comm Comm, o *snapshot) (*snapshot, er
 	known := measured(comm, o)
 	for i, from := range names {
 		for k, to := range names {
-			mine[i*len(names)+k] = known[siteWay{from, to}]
+			mine[i*len(names)+k] = known[sitePair{from, to}]
 		}
 	}
 	s, to, _, err := buffer.Views(mine, all)
@@ -116,13 +116,13 @@ func compare(ctx context.Context, c Call, comm Comm, o *snapshot) (*snapshot, er
 	if err != nil {
 		return nil, err
 	}
-	paths := map[siteWay]pathRecord{}
+	paths := map[sitePair]pathRecord{}
 	for i, from := range names {
 		for k, to := range names {
 			if r := all[i*len(names)+k]; r != (pathRecord{}) {
-				paths[siteWay{from, to}] = r
+				paths[sitePair{from, to}] = r
 			}
 		}
 	}
-	return o.knowing(paths), nil
+	return o.withPaths(paths), nil
 }

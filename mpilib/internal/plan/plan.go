@@ -37,12 +37,12 @@ type Comm interface {
 	Rank() int
 	Size() int
 	Config() *Config
-	Ways() []Way              // to ranks that this process has links with
-	Refused(ctx uint32) error // returns why calls in a context must fail, or nil
+	PathMeasurements() []PathMeasurement // to ranks that this process has links with
+	Refused(ctx uint32) error            // returns why calls in a context must fail, or nil
 }
 
-// Way is a link's measurement of the path to a rank; 0 is unknown.
-type Way struct {
+// PathMeasurement is a link's measurement of the path to a rank; 0 is unknown.
+type PathMeasurement struct {
 	To   int
 	RTT  float64 // seconds
 	Rate float64 // bytes a second
@@ -95,9 +95,9 @@ const FirstComparison = 64
 
 // Sequence is the plans of a communicator's calls. Its owner's lock guards it.
 type Sequence struct {
-	last   *Plan  // of the next call; nil: that call makes one
-	forced string // algorithms that hints force
-	seeks  bool   // the next call makes one: a shared buffer is due because an algorithm over it is forced
+	last              *Plan  // of the next call; nil: that call makes one
+	forced            string // algorithms that hints force
+	wantsSharedBuffer bool   // the next call makes one: a shared buffer is due because an algorithm over it is forced
 }
 
 // Forced returns the algorithms that hints force.
@@ -111,14 +111,14 @@ func (s *Sequence) Of(c Comm, number int32) (p, begins *Plan) {
 	switch {
 	case s.last == nil:
 		first := &Plan{comm: c, hint: s.forced, done: make(chan struct{})}
-		if alone := unplaced(c, s.forced); c.Size() == 1 || c.Config().Here().Name == "" && !seeks(c, alone) {
+		if alone := unplaced(c, s.forced); c.Size() == 1 || c.Config().Here().Name == "" && !wantsSharedBuffer(c, alone) {
 			first.derive = func(*snapshot) *snapshot { return alone }
 		} else {
 			begins = first
 		}
 		s.last = first
-	case s.seeks || begin(c, number):
-		s.seeks = false
+	case s.wantsSharedBuffer || begin(c, number):
+		s.wantsSharedBuffer = false
 		begins = &Plan{comm: c, before: s.last, done: make(chan struct{})}
 		s.last = begins
 	}
@@ -134,9 +134,9 @@ func begin(c Comm, number int32) bool {
 // environment: they are at one place.
 func unplaced(c Comm, hint string) *snapshot { return &snapshot{orders: c.Config().Orders, hint: hint} }
 
-// seeks reports whether ranks that know this look for a shared buffer without waiting for the call
+// wantsSharedBuffer reports whether ranks that know this look for a shared buffer without waiting for the call
 // after which others do: an algorithm is forced that needs one.
-func seeks(c Comm, o *snapshot) bool {
+func wantsSharedBuffer(c Comm, o *snapshot) bool {
 	return c.Size() > 1 && c.Size() <= shm.MaxSharedBufferRanks && o.forcesSharedMemory()
 }
 
@@ -152,18 +152,18 @@ func (s *Sequence) Force(c Comm, list string) {
 	}
 	s.forced = list
 	if s.last != nil {
-		s.goOn(c, s.last, func(o *snapshot) *snapshot { return o.forcing(list) })
-		s.seeks = seeks(c, &snapshot{hint: list})
+		s.goOn(c, s.last, func(o *snapshot) *snapshot { return o.withHint(list) })
+		s.wantsSharedBuffer = wantsSharedBuffer(c, &snapshot{hint: list})
 	}
 }
 
 // GoOnFrom makes c start with the knowledge of the ranks that created it in a call of that plan: c
 // has some of the processes of whole.
 func (s *Sequence) GoOnFrom(c Comm, from *Plan, whole, some *group.Group) {
-	s.goOn(c, from, func(o *snapshot) *snapshot { return o.among(whole, some) })
+	s.goOn(c, from, func(o *snapshot) *snapshot { return o.subset(whole, some) })
 	select {
 	case <-from.done: // always: the call has had it
-		s.seeks = from.err == nil && seeks(c, &snapshot{orders: from.snapshot.orders})
+		s.wantsSharedBuffer = from.err == nil && wantsSharedBuffer(c, &snapshot{orders: from.snapshot.orders})
 	default:
 	}
 }

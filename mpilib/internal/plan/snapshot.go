@@ -19,13 +19,13 @@ import (
 // them, and so the basis for choosing algorithms. It is immutable.
 type snapshot struct {
 	places []overlay.NodeID // by rank; nil: all are at one site
-	paths  map[siteWay]pathRecord
+	paths  map[sitePair]pathRecord
 	orders Orders
 	hint   string // algorithms that the communicator's hint forces
 }
 
-// siteWay is the path from one site to another.
-type siteWay struct{ from, to overlay.SiteID }
+// sitePair is the path from one site to another.
+type sitePair struct{ from, to overlay.SiteID }
 
 // pathRecord is the links' measurement of it; 0 is unknown.
 type pathRecord struct {
@@ -45,13 +45,13 @@ func (o *snapshot) sites() (names []overlay.SiteID, of []int) {
 	return names, of
 }
 
-// apart reports whether ranks are at several sites.
-func (o *snapshot) apart() bool {
+// spansSites reports whether ranks are at several sites.
+func (o *snapshot) spansSites() bool {
 	return slices.ContainsFunc(o.places, func(p overlay.NodeID) bool { return p.Site != o.places[0].Site })
 }
 
-// among returns the snapshot for a subset of a communicator's processes.
-func (o *snapshot) among(whole, some *group.Group) *snapshot {
+// subset returns the snapshot for a subset of a communicator's processes.
+func (o *snapshot) subset(whole, some *group.Group) *snapshot {
 	of := *o
 	of.hint = ""
 	if o.places == nil {
@@ -82,7 +82,7 @@ func (o *snapshot) model() *collectives.Model {
 	for _, from := range names {
 		row := slices.Repeat([]schedule.Path{m.InterSite}, len(names))
 		for k, to := range names {
-			o.correct(&row[k], siteWay{from, to})
+			o.correct(&row[k], sitePair{from, to})
 		}
 		m.Between = append(m.Between, row)
 	}
@@ -91,9 +91,9 @@ func (o *snapshot) model() *collectives.Model {
 
 // correct replaces assumed properties of a path by measured ones. If one end has no measurement,
 // the other may have one.
-func (o *snapshot) correct(p *schedule.Path, w siteWay) {
-	there, back := o.paths[w], o.paths[siteWay{w.to, w.from}]
-	if rtt := least(there.RTT, back.RTT); rtt > 0 {
+func (o *snapshot) correct(p *schedule.Path, w sitePair) {
+	there, back := o.paths[w], o.paths[sitePair{w.to, w.from}]
+	if rtt := minKnown(there.RTT, back.RTT); rtt > 0 {
 		p.Latency = time.Duration(rtt / 2 * float64(time.Second))
 	}
 	switch {
@@ -104,8 +104,8 @@ func (o *snapshot) correct(p *schedule.Path, w siteWay) {
 	}
 }
 
-// least returns the smaller of two values of which 0 is unknown.
-func least(a, b float64) float64 {
+// minKnown returns the smaller of two values of which 0 is unknown.
+func minKnown(a, b float64) float64 {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -127,8 +127,8 @@ func (o *snapshot) planner(c Comm) (*collectives.Planner, error) {
 		}
 	}
 	if out := c.Config().Explain; out != nil && c.Rank() == 0 {
-		p.Tell(func(collective operation.Operation, s collectives.Shape, choices []collectives.Choice) {
-			io.WriteString(out, explained(c.Name(), collective, s, choices)) // there is nobody to tell that it failed
+		p.OnChoice(func(collective operation.Operation, s collectives.Shape, choices []collectives.Choice) {
+			io.WriteString(out, explained(c.Name(), collective, s, choices)) // its failure cannot be reported
 		})
 	}
 	return p, nil
@@ -166,11 +166,11 @@ func choice(c collectives.Choice) string {
 }
 
 // measured returns the measurements of this process's links for the paths from its site, by site.
-func measured(c Comm, o *snapshot) map[siteWay]pathRecord {
-	known := map[siteWay]pathRecord{}
+func measured(c Comm, o *snapshot) map[sitePair]pathRecord {
+	known := map[sitePair]pathRecord{}
 	mine := o.places[c.Rank()].Site
-	for _, p := range c.Ways() {
-		w := siteWay{mine, o.places[p.To].Site}
+	for _, p := range c.PathMeasurements() {
+		w := sitePair{mine, o.places[p.To].Site}
 		if w.from != w.to {
 			known[w] = known[w].with(pathRecord{RTT: p.RTT, Rate: p.Rate})
 		}
@@ -180,18 +180,18 @@ func measured(c Comm, o *snapshot) map[siteWay]pathRecord {
 
 // with returns the better value of each property.
 func (r pathRecord) with(s pathRecord) pathRecord {
-	return pathRecord{RTT: least(r.RTT, s.RTT), Rate: max(r.Rate, s.Rate)}
+	return pathRecord{RTT: minKnown(r.RTT, s.RTT), Rate: max(r.Rate, s.Rate)}
 }
 
-// forcing returns a snapshot with another hint.
-func (o *snapshot) forcing(list string) *snapshot {
+// withHint returns a snapshot with another hint.
+func (o *snapshot) withHint(list string) *snapshot {
 	of := *o
 	of.hint = list
 	return &of
 }
 
-// knowing returns a snapshot with other paths.
-func (o *snapshot) knowing(paths map[siteWay]pathRecord) *snapshot {
+// withPaths returns a snapshot with other paths.
+func (o *snapshot) withPaths(paths map[sitePair]pathRecord) *snapshot {
 	of := *o
 	of.paths = paths
 	return &of

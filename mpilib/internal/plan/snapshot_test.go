@@ -15,7 +15,7 @@ func TestOutlookModel(t *testing.T) {
 		}
 		return places
 	}
-	o := (&snapshot{places: at("b", "a", "b", "c")}).knowing(map[siteWay]pathRecord{
+	o := (&snapshot{places: at("b", "a", "b", "c")}).withPaths(map[sitePair]pathRecord{
 		{"a", "b"}: {RTT: 0.020, Rate: 5e6}, {"b", "a"}: {RTT: 0.016}, {"c", "a"}: {Rate: 7e6},
 	})
 	m, far := o.model(), collectives.DefaultModel().InterSite
@@ -29,7 +29,7 @@ func TestOutlookModel(t *testing.T) {
 			t.Errorf("from site %d to %d: %+v, want %+v", w.from, w.to, got, w)
 		}
 	}
-	if !o.apart() || (&snapshot{places: at("a", "a")}).apart() || (&snapshot{}).apart() {
+	if !o.spansSites() || (&snapshot{places: at("a", "a")}).spansSites() || (&snapshot{}).spansSites() {
 		t.Error("apart is wrong")
 	}
 }

@@ -50,11 +50,12 @@ func newSource(l Layout, server int) source {
 // Arrive takes the envelope of a message of a process of another rank, before it is matched. All Arrivals that
 // are not Stale or Duplicate are to be Delivered. A Resumed one is that which was Fresh before.
 func (p *Process) Arrive(process int, context uint32, tag, bytes int) (*Arrival, Verdict) {
-	s := &p.peers[p.cfg.Rank(process)].source
-	if p.failed[process] || p.expelled || s.server != process {
+	rank := p.cfg.Rank(process)
+	if rank == Unseated || p.failed[process] || p.expelled || p.peers[rank].server != process {
 		p.expel(process)
 		return nil, Stale
 	}
+	s := &p.peers[rank].source
 	k := streamOf(context, tag)
 	in := s.incoming[k]
 	if in == nil {
@@ -71,24 +72,23 @@ func (p *Process) Arrive(process int, context uint32, tag, bytes int) (*Arrival,
 	if !a.delivered {
 		return a, Resumed
 	}
-	p.advance(process, k, in)
+	p.advance(rank, k, in)
 	return nil, Duplicate
 }
 
-// Delivered notes that all bytes of a message of a process are here, in the program's buffer or kept, so that it
+// Delivered notes that all bytes of a message of a rank are here, in the program's buffer or kept, so that it
 // can no more be lost but with this process; or that they are not needed. The digest is that of Send; 0: unknown, since the message did not arrive whole.
-func (p *Process) Delivered(process int, context uint32, tag int, a *Arrival, digest uint64) {
+func (p *Process) Delivered(rank int, context uint32, tag int, a *Arrival, digest uint64) {
 	a.delivered, a.digest = true, digest
 	k := streamOf(context, tag)
-	if in := p.peers[p.cfg.Rank(process)].incoming[k]; in != nil && !p.expelled {
-		p.advance(process, k, in)
+	if in := p.peers[rank].incoming[k]; in != nil && !p.expelled {
+		p.advance(rank, k, in)
 	}
 }
 
 // advance has the first messages of a stream acknowledged, if they are delivered. Those that the server is yet to send
 // again count as not delivered until it has.
-func (p *Process) advance(process int, k key, in *incoming) {
-	rank := p.cfg.Rank(process)
+func (p *Process) advance(rank int, k key, in *incoming) {
 	s := &p.peers[rank].source
 	for in.sent > 0 && in.begun[0].delivered {
 		s.addDue(k, in.begun[0])
@@ -133,12 +133,16 @@ func (s *source) flushDue() bool {
 	return false
 }
 
-// flushBy is a process's wish to have so many messages of its rank acknowledged at once, and as many as there are.
+// flushBy is a process's wish to have messages of its rank acknowledged as soon as so many are delivered. If they are, all
+// that is due is acknowledged now, and the others already were.
 func flushBy(p *Process, from int, count uint64) {
 	rank := p.cfg.Rank(from)
 	s := &p.peers[rank].source
-	s.flush[p.cfg.Replica(from)] = count
-	p.acknowledge(rank, -1)
+	c := p.cfg.Replica(from)
+	if s.flush[c] = count; s.delivered >= count {
+		s.flush[c] = 0
+		p.acknowledge(rank, -1)
+	}
 }
 
 // acknowledge sends the acknowledgements that are due to all live replicas of a rank; to server, unless it is -1,

@@ -1,5 +1,7 @@
 package replica
 
+import "fmt"
+
 // This file compares what this process sent with what others of its rank did: an acknowledgement has the digest
 // of the messages of the process that served the replica that acknowledges.
 
@@ -7,16 +9,16 @@ package replica
 // them. It is called before they are counted as acknowledged.
 func (p *Process) claim(o *outgoing, rank, replica int, a AckEntry) {
 	next := o.acked[replica] + 1
-	w := claim{replica: servedBy(p, replica), next: next, last: next + uint64(a.Count) - 1, want: a.Digest}
+	w := claim{replica: p.peers[rank].sender[replica], next: next, last: next + uint64(a.Count) - 1, want: a.Digest}
 	first := o.sent - uint64(len(o.sends)) + 1 // number of sends[0]
 	for ; w.next <= min(w.last, o.sent); w.next++ {
 		s := o.sends[w.next-first]
 		if w.next == next {
-			w.first = s.Call
+			w.first = place{s.Call, s.Line}
 		}
 		w.have = mix(w.have, s.Digest)
 		if w.next == w.last {
-			w.compare(p, s.Call)
+			w.compare(p, place{s.Call, s.Line})
 		}
 	}
 	if w.next <= w.last {
@@ -29,14 +31,14 @@ func (o *outgoing) settleClaims(p *Process, s *Send) {
 	remaining := o.claims[:0]
 	for _, w := range o.claims {
 		if w.next == s.nth {
-			if w.first == 0 {
-				w.first = s.Call
+			if w.first.call == 0 {
+				w.first = place{s.Call, s.Line}
 			}
 			w.have = mix(w.have, s.Digest)
 			w.next++
 		}
 		if w.next > w.last {
-			w.compare(p, s.Call)
+			w.compare(p, place{s.Call, s.Line})
 			continue
 		}
 		remaining = append(remaining, w)
@@ -45,23 +47,23 @@ func (o *outgoing) settleClaims(p *Process, s *Send) {
 }
 
 // compare reports a difference, in calls up to last.
-func (w claim) compare(p *Process, last uint64) {
+func (w claim) compare(p *Process, last place) {
 	if w.have != w.want && w.want != 0 {
-		p.diverge(w.replica, w.first, last, "messages of different content")
+		p.diverge(w.replica, Divergence{
+			First: w.first.call, Last: last.call, Lines: [2]string{w.first.line, last.line}, What: "messages of different content",
+		})
 	}
 }
 
 // checkSurplus reports messages that others of this rank have sent, once this process sends nothing more.
-func (o *outgoing) checkSurplus(p *Process) {
+func (o *outgoing) checkSurplus(p *Process, d *destination) {
+	if p.rounds.mayBeBehind(p) {
+		return
+	}
 	for c, n := range o.acked {
 		if n > o.sent {
-			p.diverge(servedBy(p, c), 0, 0, "the other sent more messages")
+			p.diverge(d.sender[c], Divergence{What: fmt.Sprintf("the other sent more messages to rank %d", d.rank)})
 			return
 		}
 	}
-}
-
-// servedBy returns which replica of this rank serves a replica of others, as far as is known here.
-func servedBy(p *Process, replica int) int {
-	return p.cfg.Table.server(p.cfg.Replicas, replica, p.alive(p.rank))
 }

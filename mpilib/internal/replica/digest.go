@@ -1,6 +1,6 @@
 package replica
 
-import "github.com/cespare/xxhash/v2"
+import "github.com/zeebo/xxh3"
 
 // Digest returns the digest of a message's content, the same in all processes and never 0.
-func Digest(b []byte) uint64 { return max(1, xxhash.Sum64(b)) }
+func Digest(b []byte) uint64 { return max(1, xxh3.Hash(b)) }

@@ -49,4 +49,11 @@
 // before they use it. So no process outside the rank can depend on an outcome that may be lost. A new
 // leader keeps the log that it has, which contains all that was committed, and the others replace what
 // they have beyond it.
+//
+// # Newcomers
+//
+// A process with a spare number takes the seat of a lost replica at a milestone of the program (see [Milestones]), in the next
+// [Layout]. The seats of a layout agree (package agree) at which milestone, who comes, and who has loaded the state of its rank; all begin anew in
+// the next layout, where nothing is under way. A death at any time leaves all with the same layout. docs/decisions/0056-returning-replicas.md
+// has the rounds; rounds.go is a process with a seat, joining.go one without.
 package replica

@@ -1,13 +1,16 @@
 package replica
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // An Effect is something that the owner of a Process is to do. The effects of a call are carried out in
 // their order.
 type Effect struct {
 	Kind       EffectKind
-	Process    int // Transmit, SendControl, Condemn
-	Rank       int // Lost
+	Process    int // Transmit, SendControl, Condemn, Seated, Watch
+	Rank       int // Lost, Seated
 	Send       *Send
 	Receive    *Receive
 	Message    Message // SendControl
@@ -41,22 +44,52 @@ const (
 	Lost
 	// Diverge: Divergence was found. The job ends.
 	Diverge
+	// Seated: Process is one of Rank from now on.
+	Seated
+	// Watch: this process waits for Process, whose failure may become known only by a link to it.
+	Watch
 	// Expel: others treat this process as failed. It ends, and writes nothing more.
 	Expel
 )
 
 // A Divergence is a difference between two replicas of a rank. Calls are counted by the caller, see
-// Send.Call; those of a decision are points.
+// Send.Call.
 type Divergence struct {
 	Rank     int
-	Replicas [2]int // this one, and the one it differs from
-	First    uint64 // the difference is in this call,
-	Last     uint64 // or one up to this
+	Replicas [2]int    // this one, and the one it differs from
+	Point    uint64    // where the difference is; 0: not in a point
+	First    uint64    // the difference is in this call,
+	Last     uint64    // or one up to this; 0: unknown
+	Lines    [2]string // where First and Last, or the point, are in the source; empty if unknown
 	What     string
 }
 
 func (d Divergence) Error() string {
-	return fmt.Sprintf("rank %d: replicas %d and %d differ in call %d to %d: %s", d.Rank, d.Replicas[0], d.Replicas[1], d.First, d.Last, d.What)
+	where := ""
+	switch {
+	case d.Point > 0:
+		where = fmt.Sprintf(" at point %d", d.Point)
+	case d.First == d.Last && d.First > 0:
+		where = fmt.Sprintf(" in call %d", d.First)
+	case d.First > 0:
+		where = fmt.Sprintf(" in call %d to %d", d.First, d.Last)
+	}
+	switch first, last := d.Lines[0], d.Lines[1]; {
+	case first != "" && last != "" && first != last:
+		where += fmt.Sprintf(", %s to %s", first, last)
+	case first != "" || last != "":
+		where += ", " + cmp.Or(first, last)
+	}
+	return fmt.Sprintf("rank %d: replicas %d and %d differ%s: %s", d.Rank, d.Replicas[0], d.Replicas[1], where, d.What)
+}
+
+// Explained returns d with what may be its cause.
+func (d Divergence) Explained(sendDeterministic bool) error {
+	cause := "what is sent may depend on the clock, random numbers, the order of a map, or several goroutines that use one communicator"
+	if sendDeterministic {
+		cause += "; or on the order in which messages arrive, although the job was started with --send-deterministic: omit that"
+	}
+	return fmt.Errorf("%w (%s)", d, cause)
 }
 
 // Effects returns what is to be done since the last call of Effects. The list is the caller's; the next one is
@@ -74,13 +107,13 @@ func (p *Process) emit(e Effect) { p.effects = append(p.effects, e) }
 // sendControl sends m to a process that has not failed.
 func (p *Process) sendControl(process int, m Message) {
 	if !p.failed[process] {
+		m.Epoch = p.cfg.Epoch
 		p.emit(Effect{Kind: SendControl, Process: process, Message: m})
 	}
 }
 
-// diverge reports that this replica and another differ.
-func (p *Process) diverge(other int, first, last uint64, what string) {
-	p.emit(Effect{Kind: Diverge, Divergence: Divergence{
-		Rank: p.rank, Replicas: [2]int{p.replica, other}, First: first, Last: last, What: what,
-	}})
+// diverge reports that this replica and another differ, as d says.
+func (p *Process) diverge(other int, d Divergence) {
+	d.Rank, d.Replicas = p.rank, [2]int{p.replica, other}
+	p.emit(Effect{Kind: Diverge, Divergence: d})
 }

@@ -15,10 +15,14 @@ type ended struct {
 func (p *Process) Drain() {
 	p.draining = true
 	p.askForAcks()
+	checkAllSurplus(p)
+}
+
+func checkAllSurplus(p *Process) {
 	for i := range p.peers {
 		d := &p.peers[i].destination
 		for _, o := range d.outgoing {
-			o.checkSurplus(p)
+			o.checkSurplus(p, d)
 		}
 	}
 }
@@ -36,6 +40,10 @@ func (p *Process) Drained() bool {
 // Ended reports whether all live replicas of this rank have drained, so that none of them needs another any more.
 // It has effects: Done is sent to the others, once.
 func (p *Process) Ended() bool {
+	if !p.isSeated() {
+		p.rounds.over = true
+		return true
+	}
 	if !p.Drained() {
 		return false
 	}
@@ -45,6 +53,7 @@ func (p *Process) Ended() bool {
 	}
 	all := true
 	p.eachReplica(func(c, _ int) { all = all && p.ended.done[c] })
+	p.rounds.over = p.rounds.over || all
 	return all
 }
 

@@ -26,7 +26,7 @@ func receive(t *testing.T, p *Process, from int, m Message) {
 // A process ends when all live replicas of its rank have drained; who has left needs nothing, is not
 // reported as failed, and makes a rank lost only with the last of its replicas.
 func TestEnd(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 3}, MaxKept: 1 << 20}) // replica 0 of rank 0: the others are 2 and 4, the other rank is 1, 3, 5
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 3}, MaxKept: 1 << 20}) // replica 0 of rank 0: the others are 2 and 4, the other rank is 1, 3, 5
 	p.Send(&Send{Context: 4, To: 1, Digest: 9})
 	p.Drain()
 	p.Effects(nil)
@@ -72,7 +72,7 @@ func TestEnd(t *testing.T) {
 // A replica that leads only because the leader has left tells nobody: others may not know that yet.
 func TestNobodyLeadsAfterTheEnd(t *testing.T) {
 	for _, left := range []bool{false, true} {
-		p := New(Config{Layout: Layout{1, 3}, Process: 1})
+		p := New(Config{Layout: Layout{Ranks: 1, Replicas: 3}, Process: 1})
 		if left {
 			p.Leave(0)
 		} else {
@@ -87,7 +87,7 @@ func TestNobodyLeadsAfterTheEnd(t *testing.T) {
 
 // A synchronous send is complete when it is acknowledged, which is asked for, and holds up no other one.
 func TestSynchronous(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 2}, MaxKept: 2 * SendCost})
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, MaxKept: 2 * SendCost})
 	p.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: 9, Synchronous: true})
 	if all, _ := kinds(p); slices.Contains(all, Copy) || !slices.Contains(all, SendControl) {
 		t.Errorf("a synchronous send: %v", all)
@@ -118,7 +118,7 @@ func TestSynchronous(t *testing.T) {
 
 // A digest that is not known is not compared, and nor is what is acknowledged with it.
 func TestUnknownDigest(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 2}, Process: 1, MaxKept: 1 << 20, AckEvery: 3})
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, MaxKept: 1 << 20, AckEvery: 3})
 	for i, digest := range []uint64{7, 0, 7} {
 		a, _ := p.Arrive(0, 4, 1, 10)
 		p.Delivered(0, 4, 1, a, digest)
@@ -131,7 +131,7 @@ func TestUnknownDigest(t *testing.T) {
 			}
 		}
 	}
-	q := New(Config{Layout: Layout{2, 2}, MaxKept: 1 << 20})
+	q := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, MaxKept: 1 << 20})
 	q.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: 5})
 	receive(t, q, 1, Message{Kind: Ack, Acks: []AckEntry{{Context: 4, Tag: 1, Count: 1}}})
 	if d := divergence(q); d != nil {
@@ -141,12 +141,12 @@ func TestUnknownDigest(t *testing.T) {
 
 // Who waits for an acknowledgement gets it although most of what was sent before has no receive yet.
 func TestAcknowledgedBeforeOthers(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 2}, MaxKept: 1 << 20})
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, MaxKept: 1 << 20})
 	for range 9 {
 		p.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: 9})
 	}
 	p.Send(&Send{Context: 4, To: 1, Tag: 2, Digest: 9, Synchronous: true})
-	q := New(Config{Layout: Layout{2, 2}, Process: 1, MaxKept: 1 << 20})
+	q := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, MaxKept: 1 << 20})
 	a, _ := q.Arrive(0, 4, 2, 0)
 	for _, e := range p.Effects(nil) {
 		if e.Kind == SendControl && e.Process == 1 {

@@ -1,8 +1,11 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // A program is what a rank does, one op after the other. Its replicas all do it.
@@ -22,6 +25,7 @@ const (
 	receives               // posts all, then waits for all
 	choose                 // a point that has another outcome in each replica
 	create                 // a context, which is told with each message from then on
+	milestone
 )
 
 // inNew is the context that was created last.
@@ -66,6 +70,7 @@ type node struct {
 	moving     map[int]*Arrival // begun, by number of the transfer
 	wait       []*sending       // sends of the op
 	expelled   bool
+	cannotSave bool
 	call       uint64
 }
 
@@ -107,8 +112,72 @@ func (n *node) canRun() bool {
 		return !slices.ContainsFunc(n.recvs, func(r *receiving) bool { return !r.done })
 	case choose:
 		return n.core.Answer(n.point) != Wait
+	case milestone:
+		return n.core.Milestones().Step() != Stay
 	}
 	return true
+}
+
+// atMilestone does what is to be done at a milestone, and reports whether the program goes on.
+func (w *world) atMilestone(n *node) (bool, error) {
+	m := n.core.Milestones()
+	if !n.began {
+		n.began = true
+		m.Come()
+		return false, nil
+	}
+	switch step := m.Step(); step {
+	case Pass:
+		return true, nil
+	case Inspect:
+		m.Inspected(len(n.unexpected) > 0)
+	case Save:
+		m.Saved([]byte(n.saved()), !n.cannotSave)
+	case Load:
+		n.load(string(m.State()))
+		m.Loaded(true)
+	case Refuse:
+		if w.refused++; !w.untidy {
+			return false, fmt.Errorf("process %d is refused a milestone", n.me)
+		}
+		return true, nil
+	case Unsaved:
+		w.unsaved++
+		n.expelled = true
+		w.dies(n.me)
+	case InVain: // it has not heard of the later layout
+		n.expelled = true
+		w.dies(n.me)
+	case Stay:
+	default:
+		return false, fmt.Errorf("process %d: step %d", n.me, step)
+	}
+	return false, nil
+}
+
+// saved returns what load goes on from.
+func (n *node) saved() string {
+	lines := append([]string{fmt.Sprint(n.at, " ", n.created, " ", n.call), fmt.Sprint(len(n.history))}, n.history...)
+	for _, to := range slices.SortedFunc(maps.Keys(n.counts), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
+		lines = append(lines, fmt.Sprint(to[0], " ", to[1], " ", n.counts[to]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// load makes n go on from what another node has saved.
+func (n *node) load(state string) {
+	lines := strings.Split(state, "\n")
+	fmt.Sscan(lines[0], &n.at, &n.created, &n.call)
+	end := 0
+	fmt.Sscan(lines[1], &end)
+	n.history = slices.Clone(lines[2 : 2+end])
+	n.counts = map[[2]int]int{}
+	for _, line := range lines[2+end:] {
+		var to [2]int
+		count := 0
+		fmt.Sscan(line, &to[0], &to[1], &count)
+		n.counts[to] = count
+	}
 }
 
 // run runs the program until it waits.
@@ -132,7 +201,7 @@ func (w *world) step(n *node) error {
 		if n.sending < len(o.sends) {
 			i := n.sending
 			if o.kind == schedule {
-				i = (i + w.cfg.Replica(n.me)) % len(o.sends)
+				i = (i + n.core.replica) % len(o.sends)
 			}
 			n.began = true
 			n.sending++
@@ -157,17 +226,21 @@ func (w *world) step(n *node) error {
 		n.recvs = nil
 	case choose:
 		if !n.began {
-			n.began, n.point = true, n.core.Begin(1)
+			n.began, n.point = true, n.core.Begin(1, "")
 		}
 		outcome, answer := n.core.Outcome(n.point)
 		switch answer {
 		case Wait:
 			return w.carryOut(n)
 		case Choose:
-			outcome = Outcome{Data: fmt.Sprintf("of %d", w.cfg.Replica(n.me))}
+			outcome = Outcome{Data: fmt.Sprintf("of %d", n.core.replica)}
 			n.core.Decide(n.point, outcome)
 		}
 		n.history = append(n.history, outcome.Data)
+	case milestone:
+		if on, err := w.atMilestone(n); err != nil || !on {
+			return errors.Join(err, w.carryOut(n))
+		}
 	case create:
 		n.created = 100 + uint32(n.core.Rank())
 	}
@@ -227,7 +300,7 @@ func (w *world) effect(n *node, e Effect) error {
 			return fmt.Errorf("process %d transmits %v after its release", n.me, s.payload)
 		}
 		w.data++
-		if w.cfg.Replica(n.me) != w.cfg.Replica(e.Process) {
+		if n.core.replica != n.core.cfg.Replica(e.Process) {
 			w.crossed++
 		}
 		p := packet{from: n.me, to: e.Process, payload: s.payload, kind: whole}
@@ -264,10 +337,21 @@ func (w *world) effect(n *node, e Effect) error {
 		n.expelled = true
 		w.dies(n.me)
 	case Lost:
-		return fmt.Errorf("process %d: rank %d is lost", n.me, e.Rank)
+		if w.condemned[n.me] && w.cfg.Spares > 0 { // the others may have a layout in which the rank lives
+			n.expelled = true
+			w.dies(n.me)
+			return nil
+		}
+		if w.lost++; !w.mayLose {
+			return fmt.Errorf("process %d: rank %d is lost", n.me, e.Rank)
+		}
 	case Diverge:
 		return e.Divergence
-	case Wake:
+	case Seated:
+		if e.Process >= w.cfg.Seats() && e.Process == n.me {
+			w.admitted++
+		}
+	case Wake, Watch:
 	default:
 		return fmt.Errorf("effect %d", e.Kind)
 	}
@@ -309,7 +393,7 @@ func (w *world) arrive(n *node, p packet) error {
 		}
 		return w.carryOut(n)
 	}
-	source := w.cfg.Rank(p.from)
+	source := n.core.cfg.Rank(p.from)
 	a, verdict := n.core.Arrive(p.from, uint32(p.payload.context), p.payload.tag, w.bytes)
 	w.verdicts[verdict]++
 	switch verdict {
@@ -353,5 +437,5 @@ func (w *world) complete(n *node, p packet, a *Arrival) {
 	if m.to != nil {
 		m.to.done, m.to.got = true, p.payload
 	}
-	n.core.Delivered(p.from, uint32(m.context), m.tag, a, hashOf(fmt.Sprint(p.payload)))
+	n.core.Delivered(m.from, uint32(m.context), m.tag, a, hashOf(fmt.Sprint(p.payload)))
 }

@@ -28,12 +28,22 @@ func (p *Process) recordFailures(processes []int, others bool) {
 	if p.expelled || len(fresh) == 0 {
 		return
 	}
+	if p.isSeated() {
+		handleFailures(p, fresh)
+	}
+	p.rounds.failed(p, fresh)
+}
+
+// handleFailures does what follows from failures of other processes that hold seats.
+func handleFailures(p *Process, fresh []int) {
 	within := false
 	for _, q := range fresh {
-		if rank := p.cfg.Rank(q); rank != p.rank {
-			p.destinationFailed(rank, p.cfg.Replica(q))
-		} else {
+		switch rank := p.cfg.Rank(q); rank {
+		case Unseated:
+		case p.rank:
 			within = true
+		default:
+			p.destinationFailed(rank, p.cfg.Replica(q))
 		}
 	}
 	if within {
@@ -75,7 +85,7 @@ func (p *Process) destinationFailed(rank, replica int) {
 	copyHeld(p)
 	if lowest(p.cfg.Replicas, p.alive(rank)) < 0 && !p.lost[rank] {
 		p.lost[rank] = true
-		p.emit(Effect{Kind: Lost, Rank: rank})
+		p.rounds.lost(p, rank)
 	}
 }
 
@@ -85,27 +95,31 @@ func (p *Process) takeOver() {
 	for rank := range p.peers {
 		d := &p.peers[rank].destination
 		for c, was := range d.serving {
-			to := p.cfg.Layout.Process(rank, c)
-			if rank == p.rank || was != silent || p.failed[to] || p.serverOf(p.rank, c) != p.cfg.Process {
+			to, server := p.cfg.Layout.Process(rank, c), p.serverOf(p.rank, c)
+			if server != p.cfg.Process { // which has taken over, or will
+				d.sender[c] = p.cfg.Replica(server)
+				continue
+			}
+			if rank == p.rank || was != silent || p.failed[to] {
 				continue
 			}
 			d.serving[c] = takesOver
 			if d.unsettled[c] > 0 {
-				p.sendQuery(rank, c)
+				sendQuery(p, rank, c)
 			}
 		}
 	}
 }
 
 // sendQuery asks a replica of another rank what it has.
-func (p *Process) sendQuery(rank, replica int) {
+func sendQuery(p *Process, rank, replica int) {
 	p.peers[rank].serving[replica] = queries
 	p.sendControl(p.cfg.Layout.Process(rank, replica), Message{Kind: Query, Failed: failures(p)})
 }
 
 // query is the question of a process that takes over what it serves this one. From now on nothing of those that it
 // reports failed is accepted.
-func (p *Process) query(from int, failed []int) error {
+func query(p *Process, from int, failed []int) error {
 	rank := p.cfg.Rank(from)
 	p.recordFailures(failed, true)
 	if p.expelled {
@@ -124,7 +138,7 @@ func (p *Process) query(from int, failed []int) error {
 }
 
 // have is the answer to Query: the process has what it has acknowledged. It is sent the others.
-func (p *Process) have(from int, acks []AckEntry) error {
+func have(p *Process, from int, acks []AckEntry) error {
 	rank, c := p.cfg.Rank(from), p.cfg.Replica(from)
 	d := &p.peers[rank].destination
 	if d.serving[c] != queries {
@@ -133,7 +147,7 @@ func (p *Process) have(from int, acks []AckEntry) error {
 	if err := p.acknowledged(from, acks); err != nil {
 		return err
 	}
-	d.serving[c] = serves
+	d.serving[c], d.sender[c] = serves, p.replica
 	for _, s := range d.order {
 		if o := d.outgoing[streamOf(s.Context, s.Tag)]; !s.released && s.dependsOn <= p.log.committed && p.needs(s, o, c) {
 			p.emit(Effect{Kind: Transmit, Process: from, Send: s})

@@ -25,6 +25,7 @@ type log struct {
 type point struct {
 	kind uint8
 	sent uint64
+	line string
 }
 
 // A holder is what a replica has of the log: so many positions of a leader's.
@@ -86,10 +87,11 @@ func (p *Process) dependsOn() uint64 {
 // written only then.
 func (p *Process) Committed() bool { return p.dependsOn() <= p.log.committed }
 
-// Begin begins a point of a kind, and returns its number.
-func (p *Process) Begin(kind uint8) uint64 {
+// Begin begins a point of a kind, and returns its number. line is where it is in the program's source, for reports; empty
+// if unknown.
+func (p *Process) Begin(kind uint8, line string) uint64 {
 	p.log.points++
-	p.log.open[p.log.points] = point{kind, p.digest}
+	p.log.open[p.log.points] = point{kind, p.digest, line}
 	return p.log.points
 }
 
@@ -127,7 +129,11 @@ func (p *Process) Outcome(at uint64) (Outcome, Answer) {
 	position := l.positions[at]
 	e := l.entries[position-l.base-1]
 	if o := l.open[at]; e.Kind != o.kind || e.Sent != o.sent {
-		p.diverge(l.leader, at, at, fmt.Sprintf("a point of kind %d, another of kind %d, or other messages before", o.kind, e.Kind))
+		what := "what the program sent before is not the same"
+		if e.Kind != o.kind {
+			what = fmt.Sprintf("%s, and in the other %s", p.cfg.kindName(o.kind), p.cfg.kindName(e.Kind))
+		}
+		p.diverge(l.leader, Divergence{Point: at, Lines: [2]string{o.line}, What: what})
 	}
 	p.markUsed(at, position)
 	return e.Outcome, Replay

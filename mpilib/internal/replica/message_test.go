@@ -10,12 +10,14 @@ import (
 
 var wide = Layout{Ranks: 50, Replicas: 2}
 
-var golden = []struct {
+type encoded struct {
 	message Message
 	hex     string
-}{
+}
+
+var golden = []encoded{
 	{Message{Kind: Ack, Acks: []AckEntry{{Context: 6, Tag: 7, Count: 2, Digest: 0xfedcba9876543210}, {Context: 7, Tag: -1, Count: 1, Digest: 1}}},
-		"01 00000002 00000006 00000007 00000002 fedcba9876543210 00000007 ffffffff 00000001 0000000000000001"},
+		"01 00000002 0c 0e 02 fedcba9876543210 02 0f 01 0000000000000001"},
 	{Message{Kind: Have}, "02 00000000"},
 	{Message{Kind: Query, Failed: []int{3, 99}}, "03 00000002 00000003 00000063"},
 	{Message{Kind: Flush, Count: 1 << 40}, "04 0000010000000000"},
@@ -65,8 +67,14 @@ func TestParseRefuses(t *testing.T) {
 	for name, s := range map[string]string{
 		"kind 0":               "00 00000000",
 		"kind 9":               "09 00000000",
-		"too many acks":        "01 ffffffff 00000006 00000007 00000002 fedcba9876543210",
-		"an ack of nothing":    "01 00000001 00000006 00000007 00000000 fedcba9876543210",
+		"too many acks":        "01 ffffffff 0c 0e 02 fedcba9876543210",
+		"an ack of nothing":    "01 00000001 0c 0e 00 fedcba9876543210",
+		"a leading zero":       "01 00000001 8c00 0e 02 fedcba9876543210",
+		"context below 0":      "01 00000001 01 0e 02 fedcba9876543210",
+		"context too large":    "01 00000001 8080808020 0e 02 fedcba9876543210",
+		"tag too large":        "01 00000001 0c 8080808010 02 fedcba9876543210",
+		"number too large":     "01 00000001 0c 0e 80808080808080808002 fedcba9876543210",
+		"too many in an ack":   "01 00000001 0c 0e 8080808010 fedcba9876543210",
 		"process out of range": "03 00000001 00000064",
 		"processes twice":      "03 00000002 00000001 00000001",
 		"processes falling":    "03 00000002 00000002 00000001",
@@ -83,11 +91,11 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, g := range golden {
+	for _, g := range slices.Concat(golden, goldenOfRounds) {
 		f.Add(bytesOf(f, g.hex))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := Parse(b, wide)
+		m, err := Parse(b, joined)
 		if err != nil {
 			return
 		}

@@ -35,6 +35,11 @@ func (s *search) visit(w *world, crashes, suspicions int) error {
 			return err
 		}
 	}
+	for _, seat := range w.vacant() {
+		if err := s.try(w, event{joins, w.cfg.Seats() + w.joins, seat}, crashes, suspicions); err != nil {
+			return err
+		}
+	}
 	for q := range w.nodes {
 		if crashes > 0 && w.canFail(q) {
 			if err := s.try(w, event{fails, q, 0}, crashes-1, suspicions); err != nil {
@@ -164,7 +169,7 @@ func TestEveryInterleaving(t *testing.T) {
 	} {
 		for _, table := range []Table{Parallel, Primary} {
 			t.Run(fmt.Sprintf("%s-%v", c.name, table), func(t *testing.T) {
-				cfg := Config{Layout: Layout{len(c.programs), c.replicas}, Table: table, MaxKept: c.kept, AckEvery: c.ack}
+				cfg := Config{Layout: Layout{Ranks: len(c.programs), Replicas: c.replicas}, Table: table, MaxKept: c.kept, AckEvery: c.ack}
 				most := maxStates(t) // where it cuts a search off, the log says so
 				s := &search{crashes: c.crashes, suspicions: c.suspicions, seen: map[uint64]struct{}{}, most: most}
 				w := newWorld(cfg, c.programs)

@@ -11,9 +11,10 @@ const AnySource = -1
 // A Receive is a receive that the program posts. Its memory is the caller's.
 type Receive struct {
 	Context uint32
-	Source  int // rank, or AnySource until it is posted
-	Tag     int // or any negative number
-	Owner   any // the caller's
+	Source  int    // rank, or AnySource until it is posted
+	Tag     int    // or any negative number
+	Line    string // as of Begin, if it is from AnySource
+	Owner   any    // the caller's
 
 	point uint64 // whose outcome says what it gets; 0: none
 }
@@ -27,7 +28,7 @@ func (r *Receive) Point() uint64 { return r.point }
 // its own. A receive from any source is posted with the source and tag that were decided.
 func (p *Process) Post(r *Receive) {
 	if r.Source == AnySource {
-		r.point = p.Begin(KindReceive)
+		r.point = p.Begin(KindReceive, r.Line)
 	}
 	queue := p.receives[r.Context]
 	if len(queue) == 0 && p.post(r) {

@@ -17,6 +17,8 @@ const (
 	defaultAck = 32
 	// ackShare of MaxKept is after how many bytes of a rank's messages they are acknowledged.
 	ackShare = 8
+	// defaultKept is how many bytes of messages are kept for others.
+	defaultKept = 64 << 20
 	// defaultAhead is how many outcomes a leader may be ahead.
 	defaultAhead = 4096
 )
@@ -27,14 +29,28 @@ type Config struct {
 	Process int // of this process
 	Table   Table
 	// MaxKept is how many bytes of messages are copied, counting SendCost for each, until they are
-	// acknowledged. Sends beyond that are not complete until then.
+	// acknowledged. Sends beyond that are not complete until then. 0: 64 MiB.
 	MaxKept int
 	// SendDeterministic says that what is sent depends on no outcome, so that nothing waits until one is
 	// committed.
 	SendDeterministic bool
 
+	Kinds []string // names of the points' kinds, but KindReceive, for reports; may be short
+
+	Seat Seat // of a process with a spare number: which it comes to take
+
 	AckEvery int // messages of a rank that are acknowledged together; 0: 32 for each replica
 	MaxAhead int // outcomes that a leader may decide before the slowest replica used them; 0: 4096
+}
+
+func (c *Config) kindName(kind uint8) string {
+	switch {
+	case kind == KindReceive:
+		return "a receive from any source"
+	case int(kind) < len(c.Kinds):
+		return c.Kinds[kind]
+	}
+	return fmt.Sprintf("a point of kind %d", kind)
 }
 
 // A Process is the state of one process. Its calls do not wait; what is to be done in consequence, Effects
@@ -57,6 +73,7 @@ type Process struct {
 	ended          ended
 	digest         uint64 // of the messages that the program sent in order
 
+	rounds   rounds
 	log      log
 	receives map[uint32][]*Receive // by context: not posted, in order
 }
@@ -75,24 +92,45 @@ func New(cfg Config) *Process {
 	if cfg.MaxAhead == 0 {
 		cfg.MaxAhead = defaultAhead
 	}
-	p := &Process{
-		cfg: cfg, rank: cfg.Rank(cfg.Process), replica: cfg.Replica(cfg.Process),
-		failed: make([]bool, cfg.Size()), expelSent: make([]bool, cfg.Size()), lost: make([]bool, cfg.Ranks),
-		peers: make([]peer, cfg.Ranks), receives: map[uint32][]*Receive{},
+	if cfg.MaxKept == 0 {
+		cfg.MaxKept = defaultKept
 	}
+	p := &Process{
+		cfg: cfg, rank: cfg.Seat.Rank, replica: cfg.Seat.Replica, failed: make([]bool, cfg.Size()), expelSent: make([]bool, cfg.Size()),
+	}
+	if p.isSeated() {
+		p.rank, p.replica = cfg.Rank(cfg.Process), cfg.Replica(cfg.Process)
+	}
+	p.ended.left = make([]bool, cfg.Size())
+	p.begin()
+	p.rounds.init(p)
+	return p
+}
+
+// isSeated reports whether this process is one of those that the layout knows, and not one that waits for a seat.
+func (p *Process) isSeated() bool { return p.cfg.seatOf(p.cfg.Process) >= 0 }
+
+// begin makes p one of a job that begins with the layout and the failures that p has: nothing was sent or decided.
+// All processes of the job begin with the same ones.
+func (p *Process) begin() {
+	cfg := &p.cfg
+	p.lost, p.peers = make([]bool, cfg.Ranks), make([]peer, cfg.Ranks)
+	p.kept, p.held, p.awaiting, p.awaitingCommit = 0, nil, 0, nil
+	p.draining, p.digest, p.receives = false, 0, map[uint32][]*Receive{}
 	for rank := range p.peers {
 		q := &p.peers[rank]
 		q.source = newSource(cfg.Layout, p.serverOf(rank, p.replica))
 		q.destination = newDestination(rank, cfg.Replicas)
 		for c := range cfg.Replicas {
-			if p.serverOf(p.rank, c) == cfg.Process {
+			q.sender[c] = cfg.Table.server(cfg.Replicas, c, p.alive(p.rank))
+			if q.sender[c] == p.replica && p.alive(rank)(c) {
 				q.serving[c] = serves
 			}
 		}
 	}
-	p.ended = ended{left: make([]bool, cfg.Size()), done: make([]bool, cfg.Replicas)}
+	p.ended.doneSent, p.ended.done = false, make([]bool, cfg.Replicas)
+	p.log = log{leader: max(0, lowest(cfg.Replicas, p.alive(p.rank)))}
 	p.log.init(cfg.Replicas)
-	return p
 }
 
 // Rank returns the rank that the program sees.
@@ -138,21 +176,33 @@ func (p *Process) Receive(from int, m Message) error {
 		return nil
 	case from < 0 || from >= p.cfg.Size() || from == p.cfg.Process:
 		return fmt.Errorf("%w: a message of process %d", ErrProtocol, from)
-	case p.failed[from] && m.Kind != Failures:
+	case m.Kind == Failures:
+		p.recordFailures(m.Failed, true)
+		return nil
+	case p.failed[from]:
 		p.expel(from)
 		return nil
 	}
-	rank := p.cfg.Rank(from)
-	if within := rank == p.rank; within != m.Kind.within() && m.Kind != Failures {
+	if m.Kind.ofRounds() || !p.isSeated() || m.Epoch != p.cfg.Epoch {
+		return p.rounds.receive(p, from, m)
+	}
+	if within := p.cfg.Rank(from) == p.rank; within != m.Kind.within() || p.cfg.Rank(from) == Unseated {
 		return fmt.Errorf("%w: %v of process %d to process %d", ErrProtocol, m.Kind, from, p.cfg.Process)
 	}
+	err := takeMessage(p, from, m)
+	p.rounds.progress(p)
+	return err
+}
+
+// takeMessage takes a message of this layout.
+func takeMessage(p *Process, from int, m Message) error {
 	switch m.Kind {
 	case Ack:
 		return p.acknowledged(from, m.Acks)
 	case Have:
-		return p.have(from, m.Acks)
+		return have(p, from, m.Acks)
 	case Query:
-		return p.query(from, m.Failed)
+		return query(p, from, m.Failed)
 	case Flush:
 		flushBy(p, from, m.Count)
 	case Decisions:
@@ -161,8 +211,6 @@ func (p *Process) Receive(from int, m Message) error {
 		return p.newLeader(from, m)
 	case Committed:
 		return p.handleCommitted(from, m)
-	case Failures:
-		p.recordFailures(m.Failed, true)
 	case Done:
 		p.ended.done[p.cfg.Replica(from)] = true
 	}

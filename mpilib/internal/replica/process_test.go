@@ -39,7 +39,7 @@ func costs(t *testing.T, cfg Config, rounds int) (w *world, logical int) {
 func TestCosts(t *testing.T) {
 	for _, table := range []Table{Parallel, Primary} {
 		for replicas := 1; replicas <= 3; replicas++ {
-			cfg := Config{Layout: Layout{3, replicas}, Table: table, MaxKept: 1 << 30}
+			cfg := Config{Layout: Layout{Ranks: 3, Replicas: replicas}, Table: table, MaxKept: 1 << 30}
 			w, logical := costs(t, cfg, 400)
 			acks := w.controls[Ack] + w.controls[Flush]
 			t.Logf("%v, %d replicas: %d messages of the program, %d sent, %d acknowledgements", table, replicas, logical, w.data, acks)
@@ -69,7 +69,7 @@ func divergence(p *Process) *Divergence {
 // Replicas that send other content differ at the acknowledgement, whether they sent before or after it.
 func TestContentDiverges(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		p := New(Config{Layout: Layout{2, 2}, Process: 2, MaxKept: 1 << 20}) // replica 1 of rank 0
+		p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 2, MaxKept: 1 << 20}) // replica 1 of rank 0
 		ack := Message{Kind: Ack, Acks: []AckEntry{{Context: 4, Tag: 1, Count: 3, Digest: mix(mix(mix(0, 10), 11), 12)}}}
 		send := func(call, digest uint64) {
 			p.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: digest, Call: call})
@@ -99,7 +99,7 @@ func TestContentDiverges(t *testing.T) {
 
 // A replica that sends fewer messages than another, or others before a point, differs.
 func TestSendsDiverge(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 2}, Process: 2, MaxKept: 1 << 20})
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 2, MaxKept: 1 << 20})
 	if err := p.Receive(1, Message{Kind: Ack, Acks: []AckEntry{{Context: 4, Tag: 1, Count: 1}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +111,11 @@ func TestSendsDiverge(t *testing.T) {
 		t.Error("the program ends, and another replica has sent more: no divergence")
 	}
 
-	leader := New(Config{Layout: Layout{2, 2}, Process: 0, MaxKept: 1 << 20})
-	follower := New(Config{Layout: Layout{2, 2}, Process: 2, MaxKept: 1 << 20})
+	leader := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 0, MaxKept: 1 << 20})
+	follower := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 2, MaxKept: 1 << 20})
 	leader.Send(&Send{Context: 4, To: 1, Tag: 5, InOrder: true})
 	follower.Send(&Send{Context: 4, To: 1, Tag: 6, InOrder: true})
-	leader.Decide(leader.Begin(3), Outcome{Data: "x"})
+	leader.Decide(leader.Begin(3, ""), Outcome{Data: "x"})
 	for _, e := range leader.Effects(nil) {
 		if e.Kind == SendControl && e.Process == 2 {
 			if err := follower.Receive(0, e.Message); err != nil {
@@ -123,8 +123,8 @@ func TestSendsDiverge(t *testing.T) {
 			}
 		}
 	}
-	follower.Outcome(follower.Begin(3))
-	if d := divergence(follower); d == nil || d.First != 1 || d.Replicas != [2]int{1, 0} {
+	follower.Outcome(follower.Begin(3, "a.go:1"))
+	if d := divergence(follower); d == nil || d.Point != 1 || d.Lines[0] != "a.go:1" || d.Replicas != [2]int{1, 0} {
 		t.Errorf("messages of other tags before a point: %+v", d)
 	}
 }
@@ -132,8 +132,8 @@ func TestSendsDiverge(t *testing.T) {
 // What may depend on an outcome waits for the other replicas, unless the program says that nothing does.
 func TestSendDeterministic(t *testing.T) {
 	for _, free := range []bool{false, true} {
-		p := New(Config{Layout: Layout{2, 2}, MaxKept: 1 << 20, SendDeterministic: free})
-		p.Decide(p.Begin(3), Outcome{})
+		p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, MaxKept: 1 << 20, SendDeterministic: free})
+		p.Decide(p.Begin(3, ""), Outcome{})
 		p.Send(&Send{Context: 4, To: 1})
 		if sent := transmitted(p); sent != free || p.Committed() != free {
 			t.Errorf("send deterministic %v: sent %v, committed %v", free, sent, p.Committed())
@@ -156,7 +156,7 @@ func transmitted(p *Process) (any bool) {
 
 // What a replica had of another leader's log says nothing of this one's.
 func TestCommittedOfAnotherLeader(t *testing.T) {
-	p := New(Config{Layout: Layout{1, 3}, Process: 1, MaxKept: 1 << 20})
+	p := New(Config{Layout: Layout{Ranks: 1, Replicas: 3}, Process: 1, MaxKept: 1 << 20})
 	hear := func(m Message) {
 		t.Helper()
 		if err := p.Receive(2, m); err != nil {
@@ -165,7 +165,7 @@ func TestCommittedOfAnotherLeader(t *testing.T) {
 	}
 	hear(Message{Kind: Committed, Leader: 0, Count: 1})
 	p.Fail(0)
-	p.Decide(p.Begin(3), Outcome{})
+	p.Decide(p.Begin(3, ""), Outcome{})
 	if p.Committed() {
 		t.Error("committed, and the other has what the last leader decided")
 	}
@@ -177,7 +177,7 @@ func TestCommittedOfAnotherLeader(t *testing.T) {
 
 // A rank is lost with the last of its replicas, whichever these are.
 func TestLost(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 3}, MaxKept: 1 << 20})
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 3}, MaxKept: 1 << 20})
 	p.Send(&Send{Context: 4, To: 1, Bytes: 10})
 	p.Effects(nil)
 	for i, q := range []int{3, 1, 5} {
@@ -199,7 +199,7 @@ func TestLost(t *testing.T) {
 
 // Of a process that was condemned nothing is accepted, and it is told so once.
 func TestCondemned(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 2}, Process: 1, MaxKept: 1 << 20})
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, MaxKept: 1 << 20})
 	if err := p.Receive(2, Message{Kind: Query, Failed: []int{0}}); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestCondemned(t *testing.T) {
 // A message whose bytes were all here when its server failed, and which is delivered only after the next server has asked, is
 // sent again, and dropped; the one behind it is not taken for it.
 func TestDeliveredLate(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 2}, Process: 1, MaxKept: 1 << 20})
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, MaxKept: 1 << 20})
 	old, _ := p.Arrive(0, 4, 1, 10)
 	if err := p.Receive(2, Message{Kind: Query, Failed: []int{0}}); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestDeliveredLate(t *testing.T) {
 
 // What no process of the job sends is refused.
 func TestRefusals(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 3}, Process: 2, MaxKept: 1 << 20})
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 3}, Process: 2, MaxKept: 1 << 20})
 	for name, c := range map[string]struct {
 		from int
 		m    Message
@@ -270,7 +270,7 @@ func FuzzReceive(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		l := Layout{1 + r.IntN(3), 1 + r.IntN(3)}
+		l := Layout{Ranks: 1 + r.IntN(3), Replicas: 1 + r.IntN(3)}
 		p := New(Config{Layout: l, Process: r.IntN(l.Size()), MaxKept: 500, MaxAhead: 2, AckEvery: 2})
 		for range 200 {
 			disturb(p, r)
@@ -296,11 +296,11 @@ func disturb(p *Process, r *rand.Rand) {
 		if p.cfg.Rank(from) != p.rank {
 			context, tag := uint32(small()), r.IntN(2)
 			if a, v := p.Arrive(from, context, tag, 10); v <= Resumed && r.IntN(2) == 0 {
-				p.Delivered(from, context, tag, a, 1)
+				p.Delivered(p.cfg.Rank(from), context, tag, a, 1)
 			}
 		}
 	case 2:
-		if at := p.Begin(1); p.Answer(at) == Choose {
+		if at := p.Begin(1, ""); p.Answer(at) == Choose {
 			p.Decide(at, Outcome{})
 		}
 	case 3:

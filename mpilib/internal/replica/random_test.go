@@ -78,7 +78,7 @@ func randomPrograms(r *rand.Rand, ranks int) []program {
 // randomWorld returns a world of a seed.
 func randomWorld(r *rand.Rand) *world {
 	ranks := 2 + r.IntN(1+r.IntN(4))
-	cfg := Config{Layout: Layout{ranks, 1 + r.IntN(3)}, Table: Table(r.IntN(2)), AckEvery: 1 + r.IntN(1<<r.IntN(7)), MaxKept: 1 << 20, MaxAhead: 1 + r.IntN(4)}
+	cfg := Config{Layout: Layout{Ranks: ranks, Replicas: 1 + r.IntN(3)}, Table: Table(r.IntN(2)), AckEvery: 1 + r.IntN(1<<r.IntN(7)), MaxKept: 1 << 20, MaxAhead: 1 + r.IntN(4)}
 	if r.IntN(3) == 0 {
 		cfg.MaxKept = 100 + r.IntN(1000)
 	}
@@ -93,6 +93,10 @@ func walk(w *world, r *rand.Rand) error {
 		weights[q] = 1 + r.IntN(1<<r.IntN(6))
 	}
 	late := 1 + r.IntN(50)
+	slow := event{kind: delivers, a: -1} // a link that seldom delivers anything, so that what it carries is overtaken by rounds
+	if w.cfg.Spares > 0 {
+		slow.a, slow.b = r.IntN(len(w.nodes)), r.IntN(len(w.nodes))
+	}
 	for {
 		events := w.events()
 		if len(events) == 0 {
@@ -101,6 +105,9 @@ func walk(w *world, r *rand.Rand) error {
 		var e event
 		for {
 			e = events[r.IntN(len(events))]
+			if e == slow && len(events) > 1 && r.IntN(300) > 0 {
+				continue
+			}
 			if r.IntN(weights[max(0, e.changes())]) == 0 && (e.kind != reports || r.IntN(late) == 0) {
 				break
 			}
@@ -109,6 +116,11 @@ func walk(w *world, r *rand.Rand) error {
 			e = event{fails, q, 0}
 			if r.IntN(3) == 0 {
 				e.kind = suspects
+			}
+		}
+		if w.cfg.Spares > 0 && r.IntN(10) == 0 {
+			if seats := w.vacant(); len(seats) > 0 {
+				e = event{joins, w.cfg.Seats() + w.joins, seats[r.IntN(len(seats))]}
 			}
 		}
 		if err := w.happen(e); err != nil {

@@ -10,7 +10,8 @@ type Send struct {
 	Tag     int
 	Bytes   int
 	Digest  uint64 // of the content, by a function that is the same in all processes
-	Call    uint64 // of the program, for reports
+	Call    uint64 // of the program, for reports,
+	Line    string // and where that is in its source; empty if unknown
 	// InOrder says that the program itself sends the message, so that it has the same place among the
 	// points and other such messages in all replicas. Messages of schedules have not.
 	InOrder bool
@@ -42,8 +43,10 @@ type destination struct {
 	order     []*Send // those that are not released, and others, in the order of sending
 	stale     int     // how many of order are released
 	serving   []serving
+	sender    []int    // by replica: whose messages it acknowledges, a replica of this rank, as far as is known here
+	sent      uint64   // messages
 	total     []uint64 // by replica: messages that it has acknowledged
-	asked     []bool   // by replica: a Flush is not answered yet
+	asked     []uint64 // by replica: total for which Flush asks
 	unsettled []uint64 // by replica: messages sent that it has not acknowledged
 }
 
@@ -72,14 +75,20 @@ type outgoing struct {
 type claim struct {
 	replica    int    // that served those messages
 	next, last uint64 // the first that is not in have yet; the last
-	first      uint64 // call of the first
+	first      place  // of the first
 	have, want uint64
+}
+
+// place is where the program sends something.
+type place struct {
+	call uint64 // 0: unknown
+	line string
 }
 
 func newDestination(rank, replicas int) destination {
 	return destination{
-		rank: rank, outgoing: map[key]*outgoing{}, serving: make([]serving, replicas), total: make([]uint64, replicas),
-		asked: make([]bool, replicas), unsettled: make([]uint64, replicas),
+		rank: rank, outgoing: map[key]*outgoing{}, serving: make([]serving, replicas), sender: make([]int, replicas), total: make([]uint64, replicas),
+		asked: make([]uint64, replicas), unsettled: make([]uint64, replicas),
 	}
 }
 
@@ -106,6 +115,7 @@ func (p *Process) Send(s *Send) {
 	k := streamOf(s.Context, s.Tag)
 	o := d.stream(k)
 	o.sent++
+	d.sent++
 	s.nth, s.dependsOn = o.sent, p.dependsOn()
 	o.settleClaims(p, s)
 	needed := false
@@ -148,7 +158,7 @@ func (p *Process) dispatch(s *Send) {
 		case serves:
 			p.emit(Effect{Kind: Transmit, Process: to, Send: s})
 		case takesOver:
-			p.sendQuery(s.To, c)
+			sendQuery(p, s.To, c)
 		}
 	}
 }
@@ -187,14 +197,16 @@ func (p *Process) askForAcks() {
 		d := &p.peers[rank].destination
 		for c, n := range d.unsettled {
 			to := p.cfg.Layout.Process(rank, c)
-			if n == 0 || d.asked[c] || p.failed[to] {
+			if n == 0 || p.failed[to] {
 				continue
 			}
-			d.asked[c] = true
 			if !p.draining { // the others may wait for receives that come after what is held
 				n = 1
 			}
-			p.sendControl(to, Message{Kind: Flush, Count: d.total[c] + n})
+			if d.asked[c] < d.total[c]+n {
+				d.asked[c] = d.total[c] + n
+				p.sendControl(to, Message{Kind: Flush, Count: d.asked[c]})
+			}
 		}
 	}
 }
@@ -203,7 +215,6 @@ func (p *Process) askForAcks() {
 func (p *Process) acknowledged(from int, acks []AckEntry) error {
 	rank, c := p.cfg.Rank(from), p.cfg.Replica(from)
 	d := &p.peers[rank].destination
-	d.asked[c] = false
 	for _, a := range acks {
 		k := streamOf(a.Context, a.Tag)
 		o := d.stream(k)
@@ -214,7 +225,7 @@ func (p *Process) acknowledged(from int, acks []AckEntry) error {
 		o.acked[c] += uint64(a.Count)
 		p.release(d, o)
 		if p.draining {
-			o.checkSurplus(p)
+			o.checkSurplus(p, d)
 		}
 		d.forget(p, k, o)
 	}

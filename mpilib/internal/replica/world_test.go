@@ -16,14 +16,23 @@ type world struct {
 	links     [][]packet
 	dead      []bool
 	condemned []bool // reported as failed, though it lives
+	reported  []bool // by process that hears, and process: once is enough
 
-	drains    bool     // processes ask for all acknowledgements at the end
-	eager     bool     // acknowledgements arrive at once
+	drains    bool // processes ask for all acknowledgements at the end
+	eager     bool // acknowledgements arrive at once
+	untidy    bool // messages may be there at a milestone
+	programs  []program
+	joins     int // how many of the spare numbers are given
+	admitted  int
+	unsaved   int
+	mayLose   bool // a rank may be lost,
+	lost      int  // which so many processes have found
+	refused   int
 	rests     []packet // of what the event transmits: behind all else that it does
 	transfers int
 	data      int // messages transmitted,
 	crossed   int // of those to another set of replicas
-	controls  [16]int
+	controls  [32]int
 	verdicts  [4]int
 	trail     []string
 	record    bool
@@ -55,13 +64,42 @@ func (p packet) String() string {
 
 func newWorld(cfg Config, programs []program) *world {
 	size := cfg.Size()
-	w := &world{cfg: cfg, bytes: 100, drains: true, links: make([][]packet, size*size), dead: make([]bool, size), condemned: make([]bool, size), hashes: make([]uint64, size)}
-	for q := range size {
-		c := cfg
-		c.Process = q
-		w.nodes = append(w.nodes, &node{core: New(c), me: q, prog: programs[cfg.Rank(q)], counts: map[[2]int]int{}, moving: map[int]*Arrival{}})
+	w := &world{cfg: cfg, bytes: 100, drains: true, links: make([][]packet, size*size), dead: make([]bool, size), condemned: make([]bool, size), reported: make([]bool, size*size), hashes: make([]uint64, size)}
+	w.programs, w.nodes = programs, make([]*node, size)
+	for q := range cfg.Seats() {
+		w.begins(q, Seat{})
 	}
 	return w
+}
+
+// begins begins a process; seat is the one that it comes to take, if it has a spare number.
+func (w *world) begins(q int, seat Seat) {
+	c := w.cfg
+	c.Process, c.Seat = q, seat
+	n := &node{core: New(c), me: q, counts: map[[2]int]int{}, moving: map[int]*Arrival{}}
+	n.prog = w.programs[n.core.rank]
+	if q >= w.cfg.Seats() {
+		n.at = slices.IndexFunc(n.prog, func(o op) bool { return o.kind == milestone })
+	}
+	w.nodes[q] = n
+}
+
+// vacant returns the seats for which a process may begin: their holders have failed, and nobody else comes.
+func (w *world) vacant() (seats []int) {
+	if w.joins == w.cfg.Spares {
+		return nil
+	}
+	for s := range w.cfg.Seats() {
+		live := false
+		for q, n := range w.nodes {
+			seat := Seat{s % w.cfg.Ranks, s / w.cfg.Ranks}
+			live = live || n != nil && w.live(q) && (Seat{n.core.rank, n.core.replica}) == seat
+		}
+		if !live {
+			seats = append(seats, s)
+		}
+	}
+	return seats
 }
 
 // clone returns a copy in which the node of a process may be changed; -1: none.
@@ -69,6 +107,7 @@ func (w *world) clone(process int) *world {
 	c := *w
 	c.nodes, c.hashes, c.links = slices.Clone(w.nodes), slices.Clone(w.hashes), slices.Clone(w.links)
 	c.dead, c.condemned = slices.Clone(w.dead), slices.Clone(w.condemned)
+	c.reported = slices.Clone(w.reported)
 	c.trail = slices.Clip(w.trail)
 	if process >= 0 {
 		n := *w.nodes[process]
@@ -85,7 +124,7 @@ func (w *world) clone(process int) *world {
 func (w *world) state() uint64 {
 	h := uint64(1)
 	for q, n := range w.nodes {
-		if w.dead[q] {
+		if w.dead[q] || n == nil {
 			h = mix(h, 5)
 			continue
 		}
@@ -152,10 +191,11 @@ const (
 	reports
 	fails
 	suspects
+	joins
 )
 
 func (e event) String() string {
-	return fmt.Sprintf("%s %d %d", [...]string{"runs", "delivers", "hears of", "crashes", "is suspected"}[e.kind], e.a, e.b)
+	return fmt.Sprintf("%s %d %d", [...]string{"runs", "delivers", "hears of", "crashes", "is suspected", "begins for seat"}[e.kind], e.a, e.b)
 }
 
 // changes returns the process that the event changes.
@@ -163,7 +203,7 @@ func (e event) changes() int {
 	switch e.kind {
 	case delivers:
 		return e.b
-	case suspects:
+	case suspects, joins:
 		return -1
 	}
 	return e.a
@@ -180,14 +220,14 @@ func (w *world) events() (all []event) {
 		}
 	}
 	for q, n := range w.nodes {
-		if w.dead[q] {
+		if w.dead[q] || n == nil {
 			continue
 		}
 		if n.canRun() {
 			all = append(all, event{runs, q, 0})
 		}
 		for other := range w.nodes {
-			if !w.live(other) && !n.core.Failed(other) {
+			if !w.live(other) && !n.core.Failed(other) && !w.reported[q*len(w.nodes)+other] {
 				all = append(all, event{reports, q, other})
 			}
 			if len(*w.link(other, q)) > 0 {
@@ -203,8 +243,14 @@ func (w *world) canFail(q int) bool {
 	if !w.live(q) {
 		return false
 	}
-	for c := range w.cfg.Replicas {
-		if p := w.cfg.Layout.Process(w.cfg.Rank(q), c); p != q && w.live(p) {
+	if w.nodes[q] == nil {
+		return false
+	}
+	if !w.nodes[q].core.isSeated() {
+		return true
+	}
+	for p, n := range w.nodes {
+		if n != nil && p != q && n.core.rank == w.nodes[q].core.rank && n.core.isSeated() && w.live(p) {
 			return true
 		}
 	}
@@ -233,7 +279,11 @@ func (w *world) change(e event) error {
 		w.dies(e.a)
 	case suspects:
 		w.condemned[e.a] = true
+	case joins:
+		w.joins++
+		w.begins(e.a, Seat{e.b % w.cfg.Ranks, e.b / w.cfg.Ranks})
 	case reports:
+		w.reported[e.a*len(w.nodes)+e.b] = true
 		n.core.Fail(e.b)
 		w.cut(e.b, e.a)
 		return w.carryOut(n)
@@ -260,23 +310,35 @@ func (w *world) change(e event) error {
 // finished checks a world in which nothing can happen but failures.
 func (w *world) finished() error {
 	for q, n := range w.nodes {
-		if !w.live(q) {
+		if !w.live(q) || n == nil || !n.core.isSeated() {
 			continue
 		}
 		if !n.done() || w.drains && !n.core.Drained() {
-			return fmt.Errorf("nothing can happen, and process %d is at op %d of %d; drained: %v; posted: %d, waiting to be posted: %d", q, n.at, len(n.prog), n.core.Drained(), len(n.posted), len(n.core.receives))
+			return fmt.Errorf("nothing can happen, and process %d is at op %d of %d; drained: %v; posted: %d, waiting to be posted: %d\n%s", q, n.at, len(n.prog), n.core.Drained(), len(n.posted), len(n.core.receives), w.whereAll())
 		}
 		if err := n.check(w.drains); err != nil {
 			return err
 		}
 		for c := range w.cfg.Replicas {
-			other := w.cfg.Layout.Process(n.core.rank, c)
+			other := n.core.cfg.Layout.Process(n.core.rank, c)
 			if w.live(other) && w.nodes[other].done() && !slices.Equal(n.history, w.nodes[other].history) {
 				return fmt.Errorf("process %d has\n%q\nand process %d\n%q", q, n.history, other, w.nodes[other].history)
 			}
 		}
 	}
 	return nil
+}
+
+// whereAll describes how far all processes are.
+func (w *world) whereAll() (text string) {
+	for q, n := range w.nodes {
+		if n != nil && !w.dead[q] {
+			r := &n.core.rounds
+			text += fmt.Sprintf("process %d: seat %d of layout %d, op %d of %d, stage %d, milestone %d, target %d, agreements %d, failed %v, suspected: %v\n",
+				q, n.core.cfg.seatOf(q), n.core.cfg.Epoch, n.at, len(n.prog), r.stage, r.count, r.target, r.started, failures(n.core), w.condemned[q])
+		}
+	}
+	return text
 }
 
 // check checks that a node has each message once, in the order of its source and context, and that nothing is kept.

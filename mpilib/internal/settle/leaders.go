@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Talk is between the leaders of two groups.
-type Talk struct {
+// LeaderExchange is between the leaders of two groups.
+type LeaderExchange struct {
 	Line coll.Call
 	To   int          // rank of the other leader on Line
 	Us   *group.Group // this side's group
@@ -19,8 +19,8 @@ type Talk struct {
 	NewContext func() (uint32, error)
 }
 
-// news is a leader's message to the other leader.
-type news struct {
+// leaderMessage is a leader's message to the other leader.
+type leaderMessage struct {
 	Kind   Kind
 	Failed uint32 // this side cannot continue
 	Comm   uint32 // a new context
@@ -32,24 +32,24 @@ type news struct {
 
 // Side is a leader's message to its own side.
 type Side struct {
-	sideNews
+	sideMessage
 	Err   error   // the leader's
 	Ranks []int32 // world ranks of the other side
 }
 
-type sideNews struct {
+type sideMessage struct {
 	Failed, Comm, Word, Size uint32
 }
 
-// Exchange sends the kind of call and whether this side failed to the other leader, and receives
+// Run sends the kind of call and whether this side failed to the other leader, and receives
 // the same. It always does, so that the other side does not wait.
-func (k *Talk) Exchange(ctx context.Context, kind Kind, word uint32, failed error) Side {
+func (k *LeaderExchange) Run(ctx context.Context, kind Kind, word uint32, failed error) Side {
 	id, err := k.NewContext()
-	mine := []news{{Kind: kind, Comm: id, Word: word, Size: uint32(k.Us.Size()), Leader: uint32(k.Self)}}
+	mine := []leaderMessage{{Kind: kind, Comm: id, Word: word, Size: uint32(k.Us.Size()), Leader: uint32(k.Self)}}
 	if failed != nil || err != nil {
 		mine[0].Failed = 1
 	}
-	theirs := make([]news, 1)
+	theirs := make([]leaderMessage, 1)
 	if swapErr := coll.Swap(ctx, k.Line, k.To, mine, theirs); swapErr != nil {
 		return Side{Err: swapErr}
 	}
@@ -62,15 +62,15 @@ func (k *Talk) Exchange(ctx context.Context, kind Kind, word uint32, failed erro
 	case other.Failed != 0:
 		return Side{Err: fmt.Errorf("%w: the other group gave bad arguments; see its errors", mpi.ErrMismatch)}
 	}
-	s := Side{sideNews: sideNews{Comm: other.Comm, Word: other.Word, Size: other.Size}}
+	s := Side{sideMessage: sideMessage{Comm: other.Comm, Word: other.Word, Size: other.Size}}
 	if mine[0].Leader < other.Leader {
 		s.Comm = id
 	}
 	return s
 }
 
-// Groups swaps the members of both groups.
-func (k *Talk) Groups(ctx context.Context, mine *group.Group, theirs int) ([]int32, error) {
+// SwapGroups swaps the members of both groups.
+func (k *LeaderExchange) SwapGroups(ctx context.Context, mine *group.Group, theirs int) ([]int32, error) {
 	out, in := make([]int32, 0, mine.Size()), make([]int32, theirs)
 	for world := range mine.WorldRanks() {
 		out = append(out, int32(world))
@@ -78,28 +78,28 @@ func (k *Talk) Groups(ctx context.Context, mine *group.Group, theirs int) ([]int
 	return in, coll.Swap(ctx, k.Line, k.To, out, in)
 }
 
-// Tell sends the result of the leader's exchange to its side.
-func (s *Side) Tell(ctx context.Context, call Call, leader int) error {
+// Broadcast sends the result of the leader's exchange to its side.
+func (s *Side) Broadcast(ctx context.Context, call Call, leader int) error {
 	leading := call.Rank() == leader
 	if leading && s.Err != nil {
 		s.Failed = 1
 	}
-	told := []sideNews{s.sideNews}
-	err := coll.Bcast(ctx, call, told, leader)
-	s.sideNews = told[0]
+	message := []sideMessage{s.sideMessage}
+	err := coll.Bcast(ctx, call, message, leader)
+	s.sideMessage = message[0]
 	switch {
 	case leading && s.Err != nil:
 		return s.Err
 	case err != nil:
 		return err
 	case s.Failed != 0:
-		return fmt.Errorf("%w: rank %d, which talks to the other group, failed; see its error", mpi.ErrMismatch, leader)
+		return fmt.Errorf("%w: rank %d, the leader of this group, failed; see its error", mpi.ErrMismatch, leader)
 	}
 	return nil
 }
 
-// TellRanks sends the other side's ranks to the leader's side.
-func (s *Side) TellRanks(ctx context.Context, call Call, leader int) (*group.Group, error) {
+// BroadcastRanks sends the other side's ranks to the leader's side.
+func (s *Side) BroadcastRanks(ctx context.Context, call Call, leader int) (*group.Group, error) {
 	if call.Rank() != leader {
 		s.Ranks = make([]int32, s.Size)
 	}

@@ -148,7 +148,7 @@ func SettleWord(ctx context.Context, call Call, t Terms) (id uint32, word uint64
 	case t.Fault != nil:
 		return 0, word, t.Fault
 	case blamed >= 0:
-		return 0, word, fmt.Errorf("%w: %s gave bad arguments; see its error", mpi.ErrMismatch, Who(call, blamed))
+		return 0, word, fmt.Errorf("%w: %s gave bad arguments; see its error", mpi.ErrMismatch, RankName(call, blamed))
 	}
 	return uint32(out[fresh]), word, nil
 }
@@ -170,7 +170,7 @@ func (t Terms) differ(ctx context.Context, call Call) error {
 	}
 	for r, v := range all {
 		if v[0] != mine[0] {
-			return fmt.Errorf("%w: %s calls %v and this rank %v; all must call the same", mpi.ErrMismatch, Who(call, r), Kind(v[0]), t.Kind)
+			return fmt.Errorf("%w: %s calls %v and this rank %v; all must call the same", mpi.ErrMismatch, RankName(call, r), Kind(v[0]), t.Kind)
 		}
 	}
 	for r, v := range all {
@@ -178,17 +178,17 @@ func (t Terms) differ(ctx context.Context, call Call) error {
 			switch {
 			case v[i+1] == a.Value:
 			case a.number:
-				return fmt.Errorf("%w: %s is %d on %s and %d on this one; all must give the same", mpi.ErrMismatch, a.name, int64(v[i+1]), Who(call, r), int64(a.Value))
+				return fmt.Errorf("%w: %s is %d on %s and %d on this one; all must give the same", mpi.ErrMismatch, a.name, int64(v[i+1]), RankName(call, r), int64(a.Value))
 			default:
-				return fmt.Errorf("%w: %s of %s is not that of this one; all must give the same", mpi.ErrMismatch, a.name, Who(call, r))
+				return fmt.Errorf("%w: %s of %s is not that of this one; all must give the same", mpi.ErrMismatch, a.name, RankName(call, r))
 			}
 		}
 	}
-	return fmt.Errorf("%w: but with what cannot be seen from here", mpi.ErrMismatch)
+	return fmt.Errorf("%w: for a reason that this rank cannot determine", mpi.ErrMismatch)
 }
 
-// Who names a rank of the call, and its process if the number differs.
-func Who(c Call, r int) string {
+// RankName names a rank of the call, and its process if the number differs.
+func RankName(c Call, r int) string {
 	if world := c.WorldRank(r); world != r {
 		return fmt.Sprintf("rank %d (%d of the world)", r, world)
 	}

@@ -9,14 +9,14 @@ type adjacency struct {
 	to    []int32
 }
 
-func (a adjacency) size() int              { return len(a.start) - 1 }
-func (a adjacency) of(place int32) []int32 { return a.to[a.start[place]:a.start[place+1]] }
+func (a adjacency) size() int                      { return len(a.start) - 1 }
+func (a adjacency) neighbours(place int32) []int32 { return a.to[a.start[place]:a.start[place+1]] }
 
 // crossing returns the number of messages between different labels.
 func (a adjacency) crossing(labels []int32) int {
 	crossing := 0
 	for place, label := range labels {
-		for _, to := range a.of(int32(place)) {
+		for _, to := range a.neighbours(int32(place)) {
 			if labels[to] != label {
 				crossing++
 			}
@@ -29,8 +29,8 @@ func (a adjacency) crossing(labels []int32) int {
 func (a adjacency) undirected() adjacency {
 	u := adjacency{make([]int, len(a.start)), make([]int32, 2*len(a.to))}
 	for place := range int32(a.size()) {
-		u.start[place+1] += len(a.of(place))
-		for _, to := range a.of(place) {
+		u.start[place+1] += len(a.neighbours(place))
+		for _, to := range a.neighbours(place) {
 			u.start[to+1]++
 		}
 	}
@@ -39,7 +39,7 @@ func (a adjacency) undirected() adjacency {
 	}
 	next := slices.Clone(u.start)
 	for place := range int32(a.size()) {
-		for _, to := range a.of(place) {
+		for _, to := range a.neighbours(place) {
 			u.to[next[place]] = to
 			next[place]++
 			u.to[next[to]] = place
@@ -55,7 +55,7 @@ func (c *Cart) adjacency() adjacency {
 	for rank := range c.size {
 		for dim := range c.dims {
 			for disp := -1; disp <= 1; disp += 2 {
-				if to := c.along(rank, dim, disp); to != ProcNull {
+				if to := c.neighbourAlong(rank, dim, disp); to != ProcNull {
 					a.to = append(a.to, int32(to))
 				}
 			}

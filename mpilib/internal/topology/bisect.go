@@ -9,12 +9,12 @@ func (c *Cart) slabs(dim int) []int32 {
 	for i := range places {
 		places[i] = int32(i)
 	}
-	return c.sorted(places, dim)
+	return c.sortAlong(places, dim)
 }
 
-// sorted returns some places, given in ascending order, by their coordinate in
+// sortAlong returns some places, given in ascending order, by their coordinate in
 // one dimension first.
-func (c *Cart) sorted(places []int32, dim int) []int32 {
+func (c *Cart) sortAlong(places []int32, dim int) []int32 {
 	stride := int32(1)
 	for _, d := range c.dims[dim+1:] {
 		stride *= int32(d)
@@ -64,14 +64,14 @@ func (b *bisection) divide(places []int32, shares []share, first int32) {
 		}
 		return
 	}
-	some, n := half(shares, len(places))
+	some, n := splitShares(shares, len(places))
 	var best []int32
 	least := math.MaxInt
 	for dim, d := range b.cart.dims {
 		if d == 1 {
 			continue
 		}
-		sorted := b.cart.sorted(places, dim)
+		sorted := b.cart.sortAlong(places, dim)
 		if cut := b.cut(sorted[:n], sorted[n:]); cut < least {
 			least, best = cut, sorted
 		}
@@ -101,7 +101,7 @@ func (b *bisection) cut(from, to []int32) int {
 	}
 	cut := 0
 	for _, p := range from {
-		for _, q := range b.of(p) {
+		for _, q := range b.neighbours(p) {
 			if b.side[q] == b.halves+1 {
 				cut++
 			}
@@ -110,9 +110,9 @@ func (b *bisection) cut(from, to []int32) int {
 	return cut
 }
 
-// half returns how many of the first shares come nearest to half of all places, at least one and
+// splitShares returns how many of the first shares come nearest to half of all places, at least one and
 // not all, and how many places they have.
-func half(shares []share, all int) (some, places int) {
+func splitShares(shares []share, all int) (some, places int) {
 	for some < len(shares)-1 {
 		with := places + len(shares[some])
 		if some > 0 && with-all/2 > all/2-places {

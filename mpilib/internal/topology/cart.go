@@ -97,15 +97,15 @@ func (c *Cart) Shift(rank, dim, disp int) (source, dest int, err error) {
 	}
 	if c.periods[dim] {
 		disp %= c.dims[dim] // so that neither the sums below nor the negation overflows
-		return c.along(rank, dim, -disp), c.along(rank, dim, disp), nil
+		return c.neighbourAlong(rank, dim, -disp), c.neighbourAlong(rank, dim, disp), nil
 	}
 	// A step of at least the whole size leads off the grid, in both directions.
 	disp = max(-c.dims[dim], min(disp, c.dims[dim]))
-	return c.along(rank, dim, -disp), c.along(rank, dim, disp), nil
+	return c.neighbourAlong(rank, dim, -disp), c.neighbourAlong(rank, dim, disp), nil
 }
 
-// along returns the rank disp places from rank; disp is at most the size.
-func (c *Cart) along(rank, dim, disp int) int {
+// neighbourAlong returns the rank disp places from rank; disp is at most the size.
+func (c *Cart) neighbourAlong(rank, dim, disp int) int {
 	stride := 1
 	for _, d := range c.dims[dim+1:] {
 		stride *= d
@@ -131,7 +131,7 @@ func (c *Cart) Neighbourhood(rank int) (Neighbourhood, error) {
 	}
 	n := Neighbourhood{make([]Neighbour, 2*len(c.dims)), make([]Neighbour, 2*len(c.dims))}
 	for i := range n.Out {
-		other := c.along(rank, i/2, i%2*2-1)
+		other := c.neighbourAlong(rank, i/2, i%2*2-1)
 		n.Out[i] = Neighbour{other, i}
 		n.In[i] = Neighbour{other, i ^ 1}
 	}

@@ -15,23 +15,23 @@ func Dims(nnodes int, dims []int) error {
 	if nnodes <= 0 || nnodes > maxProcesses {
 		return fmt.Errorf("topology: Dims: %w: %d nodes, must be 1 to %d", ErrArg, nnodes, maxProcesses)
 	}
-	rest, free := nnodes, 0
+	remaining, free := nnodes, 0
 	for i, d := range dims {
 		switch {
 		case d < 0:
 			return fmt.Errorf("topology: Dims: dims[%d] = %d: %w: it is negative", i, d, ErrDims)
 		case d == 0:
 			free++
-		case rest%d != 0:
+		case remaining%d != 0:
 			return fmt.Errorf("topology: Dims: dims[%d] = %d: %w: %d nodes are no multiple of the sizes given up to here", i, d, ErrDims, nnodes)
 		default:
-			rest /= d
+			remaining /= d
 		}
 	}
-	if free == 0 && rest != 1 {
-		return fmt.Errorf("topology: Dims: %w: %d nodes, but the sizes given make %d and none is 0", ErrDims, nnodes, nnodes/rest)
+	if free == 0 && remaining != 1 {
+		return fmt.Errorf("topology: Dims: %w: %d nodes, but the sizes given make %d and none is 0", ErrDims, nnodes, nnodes/remaining)
 	}
-	set := balanced(rest, free)
+	set := balanced(remaining, free)
 	for i, d := range dims {
 		if d == 0 {
 			dims[i], set = set[0], set[1:]
@@ -70,38 +70,38 @@ type factoring struct {
 	spread   int // of best: its first factor minus its last
 }
 
-// choose tries every factor for position i onwards, where rest is the product still to be factored
+// choose tries every factor for position i onwards, where remaining is the product still to be factored
 // and no factor may exceed limit.
-func (s *factoring) choose(i, rest, limit int) {
+func (s *factoring) choose(i, remaining, limit int) {
 	places := len(s.cur) - i
 	if places == 1 {
-		if s.cur[i] = rest; rest <= limit && s.cur[0]-rest < s.spread {
-			s.best, s.spread = slices.Clone(s.cur), s.cur[0]-rest
+		if s.cur[i] = remaining; remaining <= limit && s.cur[0]-remaining < s.spread {
+			s.best, s.spread = slices.Clone(s.cur), s.cur[0]-remaining
 		}
 		return
 	}
-	start, _ := slices.BinarySearch(s.divisors, root(rest, places))
+	start, _ := slices.BinarySearch(s.divisors, floorRoot(remaining, places))
 	for _, d := range s.divisors[start:] {
 		if d > limit {
 			return
 		}
-		if rest%d != 0 || !reaches(d, places, rest) {
+		if remaining%d != 0 || !powerReaches(d, places, remaining) {
 			continue
 		}
 		s.cur[i] = d
 		// The smallest factor is at most the mean of the remaining ones.
-		if s.cur[0]-root(rest/d, places-1) >= s.spread {
+		if s.cur[0]-floorRoot(remaining/d, places-1) >= s.spread {
 			if i == 0 {
 				return // a larger first factor makes it worse
 			}
 			continue
 		}
-		s.choose(i+1, rest/d, d)
+		s.choose(i+1, remaining/d, d)
 	}
 }
 
-// root returns the largest r with r^k <= n, for n >= 1.
-func root(n, k int) int {
+// floorRoot returns the largest r with r^k <= n, for n >= 1.
+func floorRoot(n, k int) int {
 	r := int(math.Pow(float64(n), 1/float64(k)))
 	for power(r+1, k, n) <= n {
 		r++
@@ -112,8 +112,8 @@ func root(n, k int) int {
 	return r
 }
 
-// reaches reports whether d^k >= n.
-func reaches(d, k, n int) bool { return power(d, k, n) >= n }
+// powerReaches reports whether d^k >= n.
+func powerReaches(d, k, n int) bool { return power(d, k, n) >= n }
 
 // power returns d^k, or more than n as soon as it is more than n.
 func power(d, k, n int) int {

@@ -140,11 +140,11 @@ func (g *DistGraph) Dests() (ranks, weights []int) {
 // Neighbourhood returns rank's neighbours in neighbourhood collectives, in the
 // order of Sources and of Dests (8.6).
 func (g *DistGraph) Neighbourhood() Neighbourhood {
-	return Neighbourhood{numbered(g.sources), numbered(g.dests)}
+	return Neighbourhood{withSlots(g.sources), withSlots(g.dests)}
 }
 
-// balance checks that every edge is declared the same number of times at either end.
-func balance(declarations func(declare func(e Edge, atDest bool))) error {
+// checkBalance checks that every edge is declared the same number of times at either end.
+func checkBalance(declarations func(declare func(e Edge, atDest bool))) error {
 	type ends struct{ source, dest int }
 	declared := make(map[Edge]ends)
 	var order []Edge // so that the first error is always the same

@@ -72,14 +72,14 @@ func (g *Graph) Neighbourhood(rank int) (Neighbourhood, error) {
 	if err != nil {
 		return Neighbourhood{}, err
 	}
-	both := numbered(list)
+	both := withSlots(list)
 	return Neighbourhood{both, slices.Clone(both)}, nil
 }
 
 // Symmetric returns nil if every node is a neighbour of each of its neighbours as often as they are
 // of it, and otherwise an ErrTopology that names the first pair. It takes O(edges) time and memory.
 func (g *Graph) Symmetric() error {
-	return balance(func(declare func(e Edge, atDest bool)) {
+	return checkBalance(func(declare func(e Edge, atDest bool)) {
 		for u := range g.index {
 			for _, v := range g.neighbours(u) {
 				declare(Edge{Source: u, Dest: v}, false)

@@ -306,7 +306,7 @@ func FuzzGraphs(f *testing.F) {
 // process it leaves and by the one it enters, as 8.5.4 requires of Adjacent's callers. parts are
 // those of all processes. The ErrTopology names the first edge that is not.
 func checkEdges(parts []*DistGraph) error {
-	return balance(func(declare func(e Edge, atDest bool)) {
+	return checkBalance(func(declare func(e Edge, atDest bool)) {
 		for _, g := range parts {
 			for i, source := range g.sources {
 				declare(Edge{source, g.rank, weight(g.sourceWeight, i)}, true)

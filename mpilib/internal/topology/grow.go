@@ -10,7 +10,7 @@ func grow(a adjacency, shares []share) []int32 {
 	g := growth{adjacency: a, layout: make([]int32, n), gain: make([]int, n)}
 	for p := range g.layout {
 		g.layout[p] = free
-		g.gain[p] = -len(a.of(int32(p)))
+		g.gain[p] = -len(a.neighbours(int32(p)))
 	}
 	lowest := int32(0)
 	for s, who := range shares {
@@ -54,7 +54,7 @@ func (g *growth) next() (int32, bool) {
 // take gives p to the growing share.
 func (g *growth) take(p, s int32) {
 	g.layout[p] = s
-	for _, q := range g.of(p) {
+	for _, q := range g.neighbours(p) {
 		if g.layout[q] == free {
 			g.gain[q] += 2 // one free neighbour less, one of the share more
 			g.given = append(g.given, q)

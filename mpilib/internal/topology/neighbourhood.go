@@ -17,9 +17,9 @@ type Neighbourhood struct {
 	In, Out []Neighbour
 }
 
-// numbered gives each neighbour the number of its earlier occurrences as its slot. So parallel
+// withSlots gives each neighbour the number of its earlier occurrences as its slot. So parallel
 // edges are matched first to first, as messages with one tag would be.
-func numbered(ranks []int) []Neighbour {
+func withSlots(ranks []int) []Neighbour {
 	seen := make(map[int]int, len(ranks))
 	list := make([]Neighbour, len(ranks))
 	for i, r := range ranks {

@@ -30,14 +30,14 @@ type Mapping struct {
 // places in three dimensions, a fraction of a second. The result is not optimal; an optimum would
 // be hard to find. All processes get the same result for the same sites.
 func (c *Cart) Reorder(sites []int) (Mapping, error) {
-	if err := enough(sites, c.size); err != nil {
+	if err := checkSites(sites, c.size); err != nil {
 		return Mapping{}, err
 	}
 	a := c.adjacency()
 	return reorder(a, sites, func(shares []share, try func(method string, layout []int32)) {
 		for dim, d := range c.dims {
 			if d > 1 {
-				try(fmt.Sprintf("slabs along dimension %d", dim), dealt(shares, c.slabs(dim)))
+				try(fmt.Sprintf("slabs along dimension %d", dim), layOut(shares, c.slabs(dim)))
 			}
 		}
 		try("bisection", bisect(c, a, shares))
@@ -50,7 +50,7 @@ func (c *Cart) Reorder(sites []int) (Mapping, error) {
 // node, always by the node that adds the fewest messages between sites. For e edges this takes O(e
 // log e) time and O(e) memory.
 func (g *Graph) Reorder(sites []int) (Mapping, error) {
-	if err := enough(sites, len(g.index)); err != nil {
+	if err := checkSites(sites, len(g.index)); err != nil {
 		return Mapping{}, err
 	}
 	a := g.adjacency()
@@ -66,7 +66,7 @@ type share []int32 // the old ranks, ascending
 // of each place.
 func reorder(a adjacency, sites []int, candidates func(shares []share, try func(method string, layout []int32))) Mapping {
 	n := a.size()
-	numbers, shares := shareOut(sites, n)
+	numbers, shares := sharesOf(sites, n)
 	best := Mapping{Method: "every process keeps its rank"}
 	best.Before = a.crossing(numbers[:n])
 	best.Crossing = best.Before
@@ -78,20 +78,20 @@ func reorder(a adjacency, sites []int, candidates func(shares []share, try func(
 			}
 		})
 	}
-	best.NewRank = settle(len(sites), shares, layout)
+	best.NewRank = assignRanks(len(sites), shares, layout)
 	return best
 }
 
-func enough(sites []int, places int) error {
+func checkSites(sites []int, places int) error {
 	if len(sites) < places || len(sites) > maxProcesses {
 		return fmt.Errorf("topology: Reorder: %w: the sites of %d processes for a topology of %d", ErrArg, len(sites), places)
 	}
 	return nil
 }
 
-// shareOut numbers the sites from 0 and returns each process's number, and the processes of each
+// sharesOf numbers the sites from 0 and returns each process's number, and the processes of each
 // site that have one of n places, largest share first.
-func shareOut(sites []int, n int) (numbers []int32, shares []share) {
+func sharesOf(sites []int, n int) (numbers []int32, shares []share) {
 	known := make(map[int]int32)
 	numbers = make([]int32, len(sites))
 	for r, site := range sites {
@@ -116,9 +116,9 @@ func shareOut(sites []int, n int) (numbers []int32, shares []share) {
 	return numbers, shares
 }
 
-// settle gives every place of the layout the lowest unassigned old rank of its share, and the
+// assignRanks gives every place of the layout the lowest unassigned old rank of its share, and the
 // processes without a place the ranks after those. A nil layout leaves every process in place.
-func settle(processes int, shares []share, layout []int32) []int {
+func assignRanks(processes int, shares []share, layout []int32) []int {
 	newRank := make([]int, processes)
 	if layout == nil {
 		for r := range newRank {
@@ -144,8 +144,8 @@ func settle(processes int, shares []share, layout []int32) []int {
 	return newRank
 }
 
-// dealt gives each share the next of the places.
-func dealt(shares []share, places []int32) []int32 {
+// layOut gives each share the next of the places.
+func layOut(shares []share, places []int32) []int32 {
 	layout := make([]int32, len(places))
 	for s, who := range shares {
 		for _, place := range places[:len(who)] {
@@ -158,7 +158,7 @@ func dealt(shares []share, places []int32) []int32 {
 
 // Split returns the processes of g that are in a layout of size places, by their new
 // ranks, or nil where this process, of rank rank in g, is not. The zero Mapping leaves
-// everybody's rank as it is.
+// every process's rank as it is.
 func (m Mapping) Split(g *group.Group, rank, size int) (*group.Group, error) {
 	places := make([]group.Choice, g.Size()) // key: the new rank
 	for r := range places {

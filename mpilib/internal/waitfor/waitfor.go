@@ -64,11 +64,11 @@ func (w Wait) canEnd(rank int, stuck map[int]Report) bool {
 	if !w.Collective {
 		return slices.ContainsFunc(w.Peers, func(p int) bool { _, is := stuck[p]; return !is })
 	}
-	return !slices.ContainsFunc(w.Peers, func(p int) bool { return p != rank && w.lacks(p, stuck) })
+	return !slices.ContainsFunc(w.Peers, func(p int) bool { return p != rank && w.hasNotEntered(p, stuck) })
 }
 
-// lacks reports whether a stuck rank has not entered the collective call.
-func (w Wait) lacks(peer int, stuck map[int]Report) bool {
+// hasNotEntered reports whether a stuck rank has not entered the collective call.
+func (w Wait) hasNotEntered(peer int, stuck map[int]Report) bool {
 	r, is := stuck[peer]
 	return is && r.Calls[w.Context] <= w.Call
 }
@@ -77,7 +77,7 @@ func (w Wait) lacks(peer int, stuck map[int]Report) bool {
 func (w Wait) next(rank int, stuck map[int]Report) (peer int, ok bool) {
 	for _, p := range w.Peers {
 		_, is := stuck[p]
-		if w.Collective && p != rank && w.lacks(p, stuck) || !w.Collective && is {
+		if w.Collective && p != rank && w.hasNotEntered(p, stuck) || !w.Collective && is {
 			return p, true
 		}
 	}

@@ -50,14 +50,14 @@ func (w *World) AwaitNoJobs() {
 	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
 }
 
-// RunJob runs an isthmus command as a job by `isthmus run` on each of the nodes, with the given
-// number of ranks on each, and returns its output.
-func (w *World) RunJob(t *testing.T, nodes []string, ranks int, words ...string) string {
+// RunExample runs `isthmus-lab example` with these words as a job: by `isthmus run` on each of the
+// nodes, with the given number of ranks on each. It returns the output.
+func (w *World) RunExample(t *testing.T, nodes []string, ranks int, words ...string) string {
 	t.Helper()
-	return w.RunJobOf(t, nodes, ranks, append([]string{Program(t, "")}, words...)...)
+	return w.RunJobOf(t, nodes, ranks, append([]string{Program(t, "-lab"), "example"}, words...)...)
 }
 
-// RunJobOf is RunJob for any program.
+// RunJobOf is RunExample for any program.
 func (w *World) RunJobOf(t *testing.T, nodes []string, ranks int, command ...string) string {
 	t.Helper()
 	key := filepath.Join(t.TempDir(), "job.key")
@@ -106,7 +106,7 @@ type Solo struct {
 // StartSolo starts the rendezvous program as a job of one process, which is the process itself.
 func (w *World) StartSolo(node string, words ...string) *Solo {
 	w.T.Helper()
-	s := &Solo{Cmd: w.Lab.Host(node).Command(w.Ctx, Program(w.T, ""), append([]string{"example", "rendezvous"}, words...)...)}
+	s := &Solo{Cmd: w.Lab.Host(node).Command(w.Ctx, Program(w.T, "-lab"), append([]string{"example", "rendezvous"}, words...)...)}
 	s.Stdout, s.Stderr = &s.Out, &s.Out
 	s.Env = append(os.Environ(), mpilib.EnvHelper+"="+w.Socket(node), jobkey.EnvKey+"="+NewKey(w.T, "solo").String())
 	if err := s.Start(); err != nil {

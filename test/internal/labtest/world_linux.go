@@ -213,7 +213,7 @@ func NewKey(t *testing.T, name string) jobkey.Key {
 type Member struct {
 	*probe.Rank
 	Mesh  *link.Mesh
-	Links chan *link.Link // links that came up and were not taken
+	Links chan *link.Link // new links that were not taken
 	stop  context.CancelFunc
 	Done  chan error // the result of the mesh
 }

@@ -1,4 +1,4 @@
-// What the two ends of a technique tell each other through the broker,
+// What the two ends of a technique exchange through the broker,
 // which carries it unread: SignalRequest.offer, Signal.offer and
 // SignalEvent.answer of isthmus.control.v1.
 

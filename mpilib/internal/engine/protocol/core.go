@@ -115,10 +115,31 @@ func (c *Core) Init(cfg Config, size int) {
 // AddPeer makes p, which is zero, the peer of a process.
 func (c *Core) AddPeer(p *Peer, process int) {
 	*p = Peer{
-		core: c, Process: process, Rank: process % c.cfg.Ranks, Credit: FirstCredit, maxCredit: c.cfg.Unexpected, pending: map[uint32]*Request{},
+		core: c, Process: process, Rank: c.rankOf(process), Credit: FirstCredit, maxCredit: c.cfg.Unexpected, pending: map[uint32]*Request{},
 		unexpected: map[uint32]*Message{}, transfers: map[uint32]*Transfer{}, grant: newGrant(c.cfg.Unexpected, c.cfg.MaxCredit),
 	}
 	c.peers[process] = p
+}
+
+// rankOf returns the rank that a process has now.
+func (c *Core) rankOf(process int) int {
+	if c.cfg.Replica != nil {
+		return c.cfg.Replica.Milestones().Layout().Rank(process)
+	}
+	return process % c.cfg.Ranks
+}
+
+// Unfinished describes what the program has begun and not ended: receives, and communicators that have more contexts together
+// than the number given; "" if there is nothing.
+func (c *Core) Unfinished(contexts int) (what string) {
+	c.PostedReceives(func(r *Request) bool {
+		what = fmt.Sprintf("a receive of a message from rank %d with tag %d is not complete", r.Peer, r.Tag)
+		return false
+	})
+	if what == "" && len(c.created) > contexts {
+		what = "a communicator exists besides those that there are from the beginning"
+	}
+	return what
 }
 
 // Closed returns the error of Close, or nil while the Core is open.
@@ -225,6 +246,32 @@ func (c *Core) PostedReceives(yield func(*Request) bool) {
 	}
 }
 
+// AwaitsSource reports whether a receive for messages of just one rank is posted.
+func (c *Core) AwaitsSource(rank int) bool {
+	found := false
+	c.PostedReceives(func(r *Request) bool {
+		found = r.Peer == rank
+		return !found
+	})
+	return found
+}
+
+// An UnexpectedMessage describes an unexpected message.
+type UnexpectedMessage struct {
+	Context uint32
+	Source  int // world rank
+	Tag     int
+	Bytes   uint64
+}
+
+// ListUnexpected describes the unexpected messages, in the order of UnexpectedMessages.
+func (c *Core) ListUnexpected() (all []UnexpectedMessage) {
+	c.UnexpectedMessages(func(context uint32, m *Message) {
+		all = append(all, UnexpectedMessage{Context: context, Source: m.Source, Tag: m.Tag(), Bytes: m.Size})
+	})
+	return all
+}
+
 // UnexpectedMessages calls yield with the context of each unexpected message and the message, in the order of arrival within each context.
 func (c *Core) UnexpectedMessages(yield func(context uint32, m *Message)) {
 	for id, x := range c.contexts {
@@ -323,16 +370,29 @@ func (c *Core) SourceError(source int) error {
 	case source == c.cfg.Rank || source == AnySource:
 		return nil
 	}
+	if c.cfg.Replica == nil {
+		return endError(c.peers[source], nil)
+	}
 	var err error
-	for q := source; q < len(c.peers); q += c.cfg.Ranks { // the processes of the rank
-		switch p := c.peers[q]; {
-		case p.Failed == nil && !p.Gone:
+	for q := range c.cfg.Replica.Milestones().Layout().Holders(source) {
+		end := endError(c.peers[q], err)
+		if end == nil {
 			return nil
-		case p.Gone: // so has the rank, even if another of its processes failed before
-			err = p.GoodbyeError()
-		case err == nil:
-			err = p.Failed
 		}
+		err = end
 	}
 	return err
+}
+
+// endError returns why p sends nothing any more, or nil; before is why another process of its rank does not.
+func endError(p *Peer, before error) error {
+	switch {
+	case p.Failed == nil && !p.Gone:
+		return nil
+	case p.Gone: // so has the rank, even if another of its processes failed before
+		return p.GoodbyeError()
+	case before != nil:
+		return before
+	}
+	return p.Failed
 }

@@ -113,13 +113,6 @@ type Message struct {
 // Tag returns the message's tag.
 func (m *Message) Tag() int { return int(m.entry.Tag) }
 
-// ExposedBuffer describes, in an RTS, the sender's buffer, which the receiver copies itself (zero-copy).
-type ExposedBuffer struct {
-	Addr  uint64 // of the message in the sender's memory
-	Slot  int    // of the copy
-	Valid bool
-}
-
 // A Transfer is a rendezvous message that a receive has matched.
 type Transfer struct {
 	ID        uint32

@@ -1,0 +1,187 @@
+package paper
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/coll"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
+)
+
+// Two sites as far as Orsay and Bordeaux, as in the article, which has 16 ranks at each.
+const (
+	collRTT   = 8 * time.Millisecond
+	collRanks = 16
+	flitRanks = 4
+)
+
+// calls measures algorithms of a collective at two sites and returns the times in ms, by size and by
+// "algorithm" or "algorithm:flits".
+func (o Options) calls(ctx context.Context, c operation.Operation, change func(*coll.Options), algorithms string) (map[int]map[string]float64, error) {
+	opts := coll.Options{
+		Self: o.Self, Sites: []int{2}, Ranks: collRanks, Nodes: 1, RTT: []time.Duration{collRTT}, Rate: []int64{wideRate},
+		Collectives: []operation.Operation{c}, Repeat: o.Repeat, Longest: 2 * time.Second, Err: o.Err,
+		Only: regexp.MustCompile(":(" + algorithms + ")(:|$)"),
+	}
+	change(&opts)
+	report := bench.Report{W: io.Discard, JSON: true}
+	if err := coll.Measure(ctx, opts, &report); err != nil {
+		return nil, err
+	}
+	return times(report.Rows), nil
+}
+
+// times sorts the times of forced algorithms.
+func times(rows []bench.Row) map[int]map[string]float64 {
+	all := map[int]map[string]float64{}
+	for _, r := range rows {
+		algorithm, size := r.Params["algorithm"], r.Params["size"].(int)
+		if r.Figure != "time" || algorithm == nil {
+			continue
+		}
+		if flits := r.Params["flits"]; flits != nil {
+			algorithm = fmt.Sprintf("%v:%v", algorithm, flits)
+		}
+		if all[size] == nil {
+			all[size] = map[string]float64{}
+		}
+		all[size][algorithm.(string)] = r.Value
+	}
+	return all
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// flitCounts are the numbers of flits that are compared; the article's best is eight.
+var flitCounts = []int{1, 2, 4, 8, 16, 32}
+
+// flits is figure 4, of a gather, and the same for a broadcast that goes one hop after another.
+func (o Options) flits(ctx context.Context) (rows []bench.Row, err error) {
+	for _, w := range []struct {
+		collective       operation.Operation
+		algorithm, order string
+		what             string
+	}{
+		{operation.Gather, "two-level", coll.Orders()[0], "a gather of 1 MiB by two levels"},
+		{operation.Bcast, "chain", coll.Orders()[1], "a broadcast of 1 MiB along a chain over sites in turn"},
+	} {
+		of, err := o.calls(ctx, w.collective, func(c *coll.Options) {
+			c.Ranks, c.Sizes, c.Flits, c.Orders = flitRanks, []int{mib}, flitCounts, []string{w.order}
+		}, w.algorithm)
+		if err != nil {
+			return rows, err
+		}
+		byCount := map[int]float64{}
+		for _, n := range flitCounts {
+			if v, ok := of[mib][fmt.Sprintf("%s:%d", w.algorithm, n)]; ok {
+				byCount[n] = v
+			}
+		}
+		if len(byCount) != len(flitCounts) {
+			return rows, fmt.Errorf("%s: %d of %d numbers of flits were measured", w.what, len(byCount), len(flitCounts))
+		}
+		rows = append(rows,
+			between(claim("flits gain: with 8 in place of 1, "+w.what+" takes", "less; figure only", byCount[8]/byCount[1], "times"), 0, 0.95),
+			between(claim("more flits gain nothing from so many on, "+w.what, "8", float64(gainEnds(byCount)), "flits"), 2, 8))
+	}
+	return rows, nil
+}
+
+// gain is the least part of the time that counts as gained.
+const gain = 0.03
+
+// gainEnds returns the smallest number of flits beside which no larger one gains.
+func gainEnds(of map[int]float64) int {
+	counts := slices.Sorted(maps.Keys(of))
+	for i, n := range counts {
+		if !slices.ContainsFunc(counts[i:], func(m int) bool { return of[m] < (1-gain)*of[n] }) {
+			return n
+		}
+	}
+	return 0
+}
+
+// The algorithms of figure 5: by sites, and regardless of them.
+const (
+	bySites  = "two-level"
+	flatTree = "binomial"
+	pipeline = "chain"
+)
+
+// bcast is figure 5 (a): hierarchical always better.
+func (o Options) bcast(ctx context.Context) (rows []bench.Row, err error) {
+	for _, order := range coll.Orders() {
+		of, err := o.calls(ctx, operation.Bcast, func(c *coll.Options) {
+			c.Sizes, c.Algorithms, c.Orders = []int{kib, 64 * kib, mib}, true, []string{order}
+		}, bySites+"|"+flatTree)
+		if err != nil {
+			return rows, err
+		}
+		worst, err := worstRatio(of, bySites, flatTree)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, between(claim("a broadcast by sites is not slower than a flat tree at any size, ranks "+order, "always better; figure only", worst, "times at most"), 0, 1.05))
+	}
+	return rows, nil
+}
+
+// worstRatio returns the greatest ratio of one algorithm's time to another's, of all sizes.
+func worstRatio(of map[int]map[string]float64, algorithm, other string) (worst float64, err error) {
+	for size, ms := range of {
+		if ms[algorithm] == 0 || ms[other] == 0 {
+			return 0, fmt.Errorf("%d bytes: of %s and %s one was not measured", size, algorithm, other)
+		}
+		worst = max(worst, ms[algorithm]/ms[other])
+	}
+	if worst == 0 {
+		return 0, fmt.Errorf("%s and %s were not measured", algorithm, other)
+	}
+	return worst, nil
+}
+
+// articleCrossing is where the article's lines of figure 5 (b) cross, in bytes.
+const articleCrossing = 100_000
+
+// reduce is figure 5 (b): hierarchical better for short vectors, a flat pipeline for long ones.
+func (o Options) reduce(ctx context.Context) ([]bench.Row, error) {
+	of, err := o.calls(ctx, operation.Reduce, func(c *coll.Options) {
+		c.Sizes, c.Algorithms, c.Orders = []int{8, kib, 16 * kib, 64 * kib, 128 * kib, 256 * kib, mib}, true, coll.Orders()[:1]
+	}, bySites+"|"+pipeline)
+	if err != nil {
+		return nil, err
+	}
+	from, err := fasterFrom(of, pipeline, bySites)
+	if err != nil {
+		return nil, err
+	}
+	return []bench.Row{
+		between(claim("a reduction of 8 bytes by sites is faster than a flat pipeline", "better for short ones; figure only", of[8][bySites]/of[8][pipeline], "times"), 0, 1),
+		between(claim("a flat pipeline is faster from so many bytes on (0: never)", fmt.Sprint(articleCrossing), from, "bytes"), articleCrossing/4, 4*articleCrossing),
+	}, nil
+}
+
+// fasterFrom returns the smallest size from which on one algorithm is faster than another, at every larger
+// one, too; 0 if it is not even at the largest.
+func fasterFrom(of map[int]map[string]float64, algorithm, other string) (float64, error) {
+	if _, err := worstRatio(of, algorithm, other); err != nil {
+		return 0, err
+	}
+	from := 0.0
+	for _, size := range slices.Backward(slices.Sorted(maps.Keys(of))) {
+		if of[size][algorithm] >= of[size][other] {
+			break
+		}
+		from = float64(size)
+	}
+	return from, nil
+}

@@ -1,0 +1,172 @@
+package paper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/apps"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/gridjob"
+	"github.com/isthmus-grid/isthmus/lab/wan"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The round trips of table 1, by plain MPI. The proxy is in Orsay.
+const (
+	orsayRennes    = 10300 * time.Microsecond
+	orsayBordeaux  = 7800 * time.Microsecond
+	rennesBordeaux = 8 * time.Millisecond
+	withinSite     = 100 * time.Microsecond
+)
+
+// proxyHost is that of the grid's proxy.
+const proxyHost = "public/proxy"
+
+// places is where sites are whose name begins so.
+var places = map[string]map[string]time.Duration{
+	"orsay":    {"orsay": withinSite, "bordeaux": orsayBordeaux, "rennes": orsayRennes},
+	"bordeaux": {"orsay": orsayBordeaux, "rennes": rennesBordeaux},
+	"rennes":   {"orsay": orsayRennes, "bordeaux": rennesBordeaux},
+}
+
+// A firewall makes the pairs of its sites use one technique.
+type firewall struct {
+	technique, suffix, preset string
+}
+
+// closed is the suffix of sites that the proxy alone can connect.
+const closed = "-closed"
+
+var firewalls = []firewall{
+	{"direct", "", "open"},
+	{"traversing", "-filter", "syn-drop"},
+	{"relayed", closed, "stateful"},
+}
+
+// connectionSites returns sites of the cities with each firewall. Rate limits each site's link.
+func connectionSites(rate int64, cities ...string) lab.Spec {
+	var spec lab.Spec
+	for _, f := range firewalls {
+		for _, city := range cities {
+			spec.Sites = append(spec.Sites, lab.Site{Name: city + f.suffix, Preset: f.preset, Nodes: lab.Nodes(1), Uplink: rate})
+		}
+	}
+	distance := func(a, b string, rtt time.Duration) {
+		spec.WAN.Pairs = append(spec.WAN.Pairs, lab.Between(a, b, rtt))
+	}
+	for _, f := range firewalls {
+		for i, a := range cities {
+			distance(a+f.suffix, proxyHost, places[a]["orsay"])
+			for _, b := range cities[:i] {
+				distance(a+f.suffix, b+f.suffix, places[a][b])
+			}
+		}
+	}
+	spec.WAN.Default = wan.Shape{Delay: rennesBordeaux / 2}
+	return spec
+}
+
+// onConnections runs f on such sites.
+func (o Options) onConnections(ctx context.Context, spec lab.Spec, f func(*grid.Grid) error) (err error) {
+	g, down, err := gridjob.UpWith(ctx, spec, o.Self, grid.Config{
+		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}}, // which would send packets of its own
+		Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
+			if strings.HasSuffix(site, closed) {
+				p.Forbidden = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching}
+			}
+			return p
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, down()) }()
+	return f(g)
+}
+
+// pingpong returns the median of a figure of the ping-pong between two sites, over turns of all
+// techniques. The result is by technique.
+func (o Options) pingpong(ctx context.Context, g *grid.Grid, a, b string, bytes, reps int, figure string) (map[string]float64, error) {
+	var turns []func(context.Context) (float64, error)
+	for _, f := range firewalls {
+		turns = append(turns, func(ctx context.Context) (float64, error) {
+			nodes := []string{a + f.suffix + "/n1", b + f.suffix + "/n1"}
+			rows, err := apps.Example[bench.Row](ctx, apps.Bed{Self: o.Self}, g, nodes, "pingpong", "--max", fmt.Sprint(bytes), "--reps", fmt.Sprint(reps))
+			if err != nil {
+				return 0, fmt.Errorf("%s from %s to %s: %w", f.technique, a, b, err)
+			}
+			return find(rows, figure, func(r bench.Row) bool { return r.Figure == figure && r.Params["bytes"] == float64(bytes) })
+		})
+	}
+	values, err := bench.Interleave(ctx, o.Repeat, turns...)
+	if err != nil {
+		return nil, err
+	}
+	of := map[string]float64{}
+	for i, f := range firewalls {
+		of[f.technique] = bench.Median(values[i])
+	}
+	return of, nil
+}
+
+const latencyTrips = 100 // of each latency
+
+// latencies is table 1.
+func (o Options) latencies(ctx context.Context) (rows []bench.Row, err error) {
+	spec := connectionSites(0, "orsay", "bordeaux", "rennes")
+	return rows, o.onConnections(ctx, spec, func(g *grid.Grid) error {
+		near, err := o.pingpong(ctx, g, "orsay", "bordeaux", 1, latencyTrips, "round_trip_median")
+		if err != nil {
+			return err
+		}
+		far, err := o.pingpong(ctx, g, "bordeaux", "rennes", 1, latencyTrips, "round_trip_median")
+		if err != nil {
+			return err
+		}
+		rows = latencyRows(near, far)
+		return nil
+	})
+}
+
+// latencyRows compares round trips in us: between the proxy's site and another, and between two others.
+func latencyRows(near, far map[string]float64) []bench.Row {
+	plain := float64(rennesBordeaux.Microseconds())
+	geometry := float64((orsayBordeaux + orsayRennes).Microseconds()) / plain
+	return []bench.Row{
+		between(claim("a direct connection takes as long as the network", "8.0 of 8.1 ms: 0.99", far["direct"]/plain, "times"), 0.98, 1.1),
+		between(claim("so does traversing", "8.0 of 8.0 ms: 1.00", far["traversing"]/far["direct"], "times"), 0.9, 1.1),
+		between(claim("a proxy in the site of one end adds little", "8.4 of 7.8 ms: 1.08", near["relayed"]/near["direct"], "times"), 1, 1.15),
+		between(claim("a proxy in a third site adds the way by it", fmt.Sprintf("28.7 of 8.0 ms: 3.6; its own round trips add up to %.2f", geometry),
+			far["relayed"]/far["direct"], "times"), 0.9*geometry, 1.1*geometry),
+	}
+}
+
+// The rate of table 3 from Orsay to Bordeaux, and a message that takes much longer than a round trip.
+const (
+	wideRate     = 136_080_000
+	wideMessage  = 4 << 20
+	messageTrips = 3
+)
+
+// bandwidths is table 2.
+func (o Options) bandwidths(ctx context.Context) (rows []bench.Row, err error) {
+	spec := connectionSites(wideRate, "orsay", "bordeaux")
+	return rows, o.onConnections(ctx, spec, func(g *grid.Grid) error {
+		rate, err := o.pingpong(ctx, g, "orsay", "bordeaux", wideMessage, messageTrips, "rate")
+		rows = bandwidthRows(rate)
+		return err
+	})
+}
+
+func bandwidthRows(rate map[string]float64) []bench.Row {
+	return []bench.Row{
+		between(claim("a direct connection fills the path", "136 Mb/s of 136", 8*rate["direct"]/wideRate, "of it"), 0.9, 1.01),
+		between(claim("so does traversing", "138 of 136 Mb/s: 1.02", rate["traversing"]/rate["direct"], "times"), 0.95, 1.05),
+		claim("a proxy in the site of one end is no faster", "76.4 of 136 Mb/s: 0.56", rate["relayed"]/rate["direct"], "times").AtMost(1.02),
+	}
+}

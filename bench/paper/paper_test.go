@@ -1,0 +1,157 @@
+package paper
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/bench"
+)
+
+func TestCheck(t *testing.T) {
+	if err := (Options{Repeat: 1}).Check(); err != nil {
+		t.Error(err)
+	}
+	if err := (Options{}).Check(); err == nil {
+		t.Error("no repetition is taken")
+	}
+	err := Options{Repeat: 1, Only: regexp.MustCompile("figure-99")}.Check()
+	if err == nil || !strings.Contains(err.Error(), "qcg-table-1, ") {
+		t.Errorf("nothing matches, and the error is %v", err)
+	}
+	if some := (Options{Only: regexp.MustCompile("qcg-table")}).asked(); len(some) != 2 {
+		t.Errorf("%d experiments are tables of QCG-OMPI's article", len(some))
+	}
+}
+
+func TestTable(t *testing.T) {
+	rows := []bench.Row{between(claim("a", "1.5", 2, "times"), 1, 3), between(claim("b", "7", 9, "us"), 1, 3), claim("c", "", 0, "")}
+	for i := range rows {
+		rows[i].Figure = "figure"
+	}
+	var b bytes.Buffer
+	if err := writeTable(&b, rows); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	if !strings.HasSuffix(lines[1], "2 times  yes") || !strings.HasSuffix(lines[2], "9 us     no") || strings.HasSuffix(lines[3], "o") {
+		t.Errorf("wrote\n%s", b.String())
+	}
+}
+
+// met returns the verdicts of rows.
+func met(rows []bench.Row) (all []bool) {
+	for _, r := range rows {
+		all = append(all, r.Met != nil && *r.Met)
+	}
+	return all
+}
+
+func TestConnections(t *testing.T) {
+	for _, cities := range [][]string{{"orsay", "bordeaux"}, {"orsay", "bordeaux", "rennes"}} {
+		spec := connectionSites(wideRate, cities...)
+		if err := spec.Check(); err != nil && !strings.Contains(err.Error(), proxyHost) { // the grid adds that
+			t.Error(err)
+		}
+		if len(spec.Sites) != 3*len(cities) {
+			t.Errorf("%d sites", len(spec.Sites))
+		}
+	}
+	near, far := map[string]float64{"direct": 7850, "relayed": 8000}, map[string]float64{"direct": 8050, "traversing": 8060, "relayed": 18200}
+	if got := met(latencyRows(near, far)); !slices.Equal(got, []bool{true, true, true, true}) {
+		t.Errorf("as by geometry: %v", got)
+	}
+	near["relayed"], far["traversing"], far["relayed"] = 16000, 16000, 8100
+	if got := met(latencyRows(near, far)); !slices.Equal(got, []bool{true, false, false, false}) {
+		t.Errorf("otherwise: %v", got)
+	}
+	if got := met(bandwidthRows(map[string]float64{"direct": 16.5e6, "traversing": 16.4e6, "relayed": 16e6})); !slices.Equal(got, []bool{true, true, true}) {
+		t.Errorf("rates: %v", got)
+	}
+	if got := met(bandwidthRows(map[string]float64{"direct": 12e6, "traversing": 16e6, "relayed": 16e6})); slices.Contains(got, true) {
+		t.Errorf("other rates: %v", got)
+	}
+}
+
+func TestGainEnds(t *testing.T) {
+	for _, tc := range []struct {
+		of   map[int]float64
+		want int
+	}{
+		{map[int]float64{1: 100, 2: 99, 4: 98}, 1},
+		{map[int]float64{1: 100, 2: 80, 4: 70, 8: 60, 16: 59, 32: 61}, 8},
+		{map[int]float64{1: 100, 2: 80, 4: 90, 8: 50}, 8},
+	} {
+		if got := gainEnds(tc.of); got != tc.want {
+			t.Errorf("%v: the gain ends at %d, want %d", tc.of, got, tc.want)
+		}
+	}
+}
+
+func row(algorithm any, flits any, size int, ms float64) bench.Row {
+	p := map[string]any{"size": size}
+	if algorithm != nil {
+		p["algorithm"] = algorithm
+	}
+	if flits != nil {
+		p["flits"] = flits
+	}
+	return bench.Row{Figure: "time", Params: p, Value: ms}
+}
+
+func TestLines(t *testing.T) {
+	of := times([]bench.Row{
+		row(nil, nil, 8, 1), row("chain", nil, 8, 9), row("two-level", nil, 8, 5), row("chain", nil, 64, 6), row("two-level", nil, 64, 6.5),
+		row("chain", nil, 512, 7), row("two-level", nil, 512, 9), row("chain", 4, 512, 3),
+	})
+	if of[512]["chain:4"] != 3 || len(of[8]) != 2 {
+		t.Fatalf("%v", of)
+	}
+	if from, err := fasterFrom(of, "chain", "two-level"); err != nil || from != 64 {
+		t.Errorf("from %v, %v", from, err)
+	}
+	if from, err := fasterFrom(of, "two-level", "chain"); err != nil || from != 0 {
+		t.Errorf("from %v, %v", from, err)
+	}
+	if worst, err := worstRatio(of, "chain", "two-level"); err != nil || worst != 1.8 {
+		t.Errorf("at worst %v, %v", worst, err)
+	}
+	if _, err := worstRatio(of, "chain", "binomial"); err == nil {
+		t.Error("what was not measured is compared")
+	}
+}
+
+// Few ranks stay in nancy by either strategy, more do by one.
+func TestKernelHosts(t *testing.T) {
+	all, err := jobs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := func(strategy string, n int) (away int) {
+		for _, node := range all[strategy][n] {
+			if !strings.HasPrefix(node, "nancy/") {
+				away++
+			}
+		}
+		return away
+	}
+	if away("spread", fewRanks)+away("concentrate", fewRanks)+away("concentrate", manyRanks) > 0 || away("spread", manyRanks) == 0 {
+		t.Errorf("ranks are on %v", all)
+	}
+	if err := kernelSites(all).Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKernelRows(t *testing.T) {
+	seconds := map[string]map[int][]float64{"is": {fewRanks: {1, 1}, manyRanks: {1, 2}}, "ep": {fewRanks: {1, 1}, manyRanks: {2, 2.1}}}
+	if got := met(kernelRows(seconds)); !slices.Equal(got, []bool{true, true, true}) {
+		t.Errorf("%v", got)
+	}
+	seconds["is"][manyRanks], seconds["ep"][manyRanks] = []float64{2, 1}, []float64{1, 2}
+	if got := met(kernelRows(seconds)); !slices.Equal(got, []bool{true, false, false}) {
+		t.Errorf("%v", got)
+	}
+}

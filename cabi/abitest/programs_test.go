@@ -1,0 +1,205 @@
+// Package abitest compiles C programs against the libraries and runs them as jobs.
+package abitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/cabi/api"
+	"github.com/isthmus-grid/isthmus/cabi/build"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// jobKey is a key of a job that nobody else runs.
+const jobKey = "demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+
+// made are the libraries of this run.
+var made struct {
+	sync.Once
+	dir string
+	err error
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	os.RemoveAll(made.dir) // nothing if there is none
+	os.Exit(status)
+}
+
+// libraries makes the libraries once, and skips the test where there is no C compiler.
+func libraries(t *testing.T) string {
+	t.Helper()
+	made.Do(func() {
+		if made.dir, made.err = os.MkdirTemp("", "isthmus"); made.err == nil {
+			made.err = build.Libraries(context.Background(), made.dir)
+		}
+	})
+	if errors.Is(made.err, build.ErrNoCompiler) {
+		t.Skipf("C programs were not tested: %v", made.err)
+	}
+	if made.err != nil {
+		t.Fatal(made.err)
+	}
+	return made.dir
+}
+
+// command runs a program to its end and returns its output.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// standardProgram compiles a program of testdata for the standard ABI, with more flags.
+func standardProgram(t *testing.T, source string, flags ...string) string {
+	t.Helper()
+	dir := libraries(t)
+	compiler, err := build.Compiler(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	args := append([]string{"-std=c99", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Join(dir, "include"), "-o", program}, flags...)
+	command(t, compiler, append(args, filepath.Join("testdata", source), "-L"+filepath.Join(dir, "lib"), "-lmpi_abi")...)
+	return program
+}
+
+// mpichProgram compiles one with Debian's MPICH, and runs with our library in its place.
+func mpichProgram(t *testing.T, source string) string {
+	t.Helper()
+	libraries(t)
+	mpicc, err := exec.LookPath("mpicc.mpich")
+	if err != nil {
+		t.Skipf("MPICH's ABI was not tested with its own header: %v", err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	command(t, mpicc, "-std=c99", "-o", program, filepath.Join("testdata", source))
+	return program
+}
+
+// job runs a command as so many ranks, and returns what each printed and its error.
+func job(t *testing.T, ranks int, name string, args ...string) ([]string, []error) {
+	t.Helper()
+	sockets, err := os.MkdirTemp("", "isthmus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(sockets)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var processes sync.WaitGroup
+	outputs, errs := make([]string, ranks), make([]error, ranks)
+	for rank := range ranks {
+		processes.Go(func() {
+			var out bytes.Buffer
+			cmd := exec.CommandContext(ctx, name, args...)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(libraries(t), "lib"),
+				fmt.Sprintf("%s=%d", mpilib.EnvRank, rank), fmt.Sprintf("%s=%d", mpilib.EnvSize, ranks),
+				mpilib.EnvJobKey+"="+jobKey, mpilib.EnvDir+"="+sockets)
+			cmd.Stdout, cmd.Stderr = &out, &out
+			cmd.WaitDelay = 10 * time.Second // a child of the program's may hold its output
+			errs[rank] = cmd.Run()
+			outputs[rank] = out.String()
+		})
+	}
+	processes.Wait()
+	return outputs, errs
+}
+
+// passes runs a command of checks with several numbers of ranks.
+func passes(t *testing.T, name string, args ...string) {
+	t.Helper()
+	passesWith(t, []int{1, 2, 5}, name, args...)
+}
+
+// passesWith is passes with some numbers of ranks.
+func passesWith(t *testing.T, sizes []int, name string, args ...string) {
+	t.Helper()
+	for _, ranks := range sizes {
+		outputs, errs := job(t, ranks, name, args...)
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%d ranks: %v\n%s", ranks, err, strings.Join(outputs, ""))
+		} else if want := fmt.Sprintf("passed by %d\n", ranks); outputs[0] != want {
+			t.Errorf("rank 0 of %d says %q, want %q", ranks, outputs[0], want)
+		}
+	}
+}
+
+func TestMessages(t *testing.T)         { passes(t, standardProgram(t, "messages.c")) }
+func TestCollectives(t *testing.T)      { passes(t, standardProgram(t, "collectives.c")) }
+func TestEnvironment(t *testing.T)      { passes(t, standardProgram(t, "environment.c")) }
+func TestMPICHMessages(t *testing.T)    { passes(t, mpichProgram(t, "messages.c")) }
+func TestMPICHCollectives(t *testing.T) { passes(t, mpichProgram(t, "collectives.c")) }
+func TestMPICHEnvironment(t *testing.T) { passes(t, mpichProgram(t, "environment.c")) }
+
+// A function that is missing ends the program, after what it printed, and is named.
+func TestMissing(t *testing.T) {
+	outputs, errs := job(t, 1, standardProgram(t, "missing.c"))
+	var exit *exec.ExitError
+	if !errors.As(errs[0], &exit) || exit.ExitCode() != 1 || outputs[0] != "before\nisthmus: the program calls MPI_Win_allocate, which this library does not have yet\n" {
+		t.Errorf("%v: %q", errs[0], outputs[0])
+	}
+}
+
+// Both front-ends have all functions of the table, each also with its PMPI name.
+func TestSymbols(t *testing.T) {
+	dir := libraries(t)
+	nm, err := exec.LookPath("nm")
+	if err != nil {
+		t.Skipf("symbols were not tested: %v", err)
+	}
+	for _, library := range []string{"libmpi_abi.so.1", "libmpich.so.12"} {
+		types, functions := map[string]string{}, 0
+		for line := range strings.Lines(command(t, nm, "-D", "--defined-only", filepath.Join(dir, "lib", library))) {
+			if fields := strings.Fields(line); len(fields) == 3 && strings.Contains(fields[2], "MPI_") {
+				types[fields[2]] = fields[1]
+				if strings.Contains("TW", fields[1]) {
+					functions++
+				}
+			}
+		}
+		if functions != 2*664 {
+			t.Errorf("%s has %d functions, want 664 with two names each", library, functions)
+		}
+		for _, variable := range []string{"MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_F_STATUS_IGNORE", "MPI_F08_STATUSES_IGNORE"} { // no symbols in the standard's ABI
+			if has := types[variable] != ""; has != (library == "libmpich.so.12") {
+				t.Errorf("%s has %s: %v", library, variable, has)
+			}
+		}
+		for _, f := range api.Functions() {
+			if types[f.Name] != "W" || types["P"+f.Name] != "T" {
+				t.Errorf("%s: %s is %q and P%s %q, want a weak and a strong function", library, f.Name, types[f.Name], f.Name, types["P"+f.Name])
+			}
+		}
+	}
+}
+
+// mpi.h can be compiled as C and as C++ without warnings.
+func TestHeader(t *testing.T) {
+	if _, err := build.Compiler(t.Context()); err != nil {
+		t.Skipf("mpi.h was not tested: %v", err)
+	}
+	dir := t.TempDir()
+	if err := build.Sources(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][]string{{"gcc", "-x", "c", "-std=c99"}, {"g++", "-x", "c++", "-std=c++17"}} {
+		if _, err := exec.LookPath(c[0]); err != nil {
+			t.Logf("not tested with %s: %v", c[0], err)
+			continue
+		}
+		command(t, c[0], append(c[1:], "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"+dir, "-c", "-o", filepath.Join(dir, "out.o"), "testdata/header.c")...)
+	}
+}

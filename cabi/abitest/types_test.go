@@ -1,0 +1,6 @@
+package abitest
+
+import "testing"
+
+func TestTypes(t *testing.T)      { passes(t, standardProgram(t, "types.c")) }
+func TestMPICHTypes(t *testing.T) { passes(t, mpichProgram(t, "types.c")) }

@@ -1,0 +1,56 @@
+/* How the core calls functions of a program that was compiled for the standard ABI. */
+
+#include "support.h"
+
+static void __attribute__((unused)) call_user_function(uintptr_t fn, uintptr_t in, uintptr_t inout, int64_t n, uintptr_t datatype)
+{
+	int len = (int)n;
+	MPI_Datatype type = (MPI_Datatype)datatype;
+	((MPI_User_function *)fn)((void *)in, (void *)inout, &len, &type);
+}
+
+static void __attribute__((unused)) call_user_function_c(uintptr_t fn, uintptr_t in, uintptr_t inout, int64_t n, uintptr_t datatype)
+{
+	MPI_Count len = n;
+	MPI_Datatype type = (MPI_Datatype)datatype;
+	((MPI_User_function_c *)fn)((void *)in, (void *)inout, &len, &type);
+}
+
+static void __attribute__((unused)) call_comm_errhandler_function(uintptr_t fn, uintptr_t handle, int32_t code)
+{
+	MPI_Comm comm = (MPI_Comm)handle;
+	int error = code;
+	((MPI_Comm_errhandler_function *)fn)(&comm, &error);
+}
+
+static int32_t __attribute__((unused)) call_type_copy_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t in, uintptr_t *out, int *keep)
+{
+	void *value = NULL;
+	int error = ((MPI_Type_copy_attr_function *)fn)((MPI_Datatype)object, keyval, (void *)extra, (void *)in, &value, keep);
+	*out = (uintptr_t)value;
+	return error;
+}
+
+static int32_t __attribute__((unused)) call_type_delete_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra)
+{
+	int error = ((MPI_Type_delete_attr_function *)fn)((MPI_Datatype)object, keyval, (void *)value, (void *)extra);
+	return error;
+}
+
+static int32_t __attribute__((unused)) call_comm_copy_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t in, uintptr_t *out, int *keep)
+{
+	void *value = NULL;
+	int error = ((MPI_Comm_copy_attr_function *)fn)((MPI_Comm)object, keyval, (void *)extra, (void *)in, &value, keep);
+	*out = (uintptr_t)value;
+	return error;
+}
+
+static int32_t __attribute__((unused)) call_comm_delete_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra)
+{
+	int error = ((MPI_Comm_delete_attr_function *)fn)((MPI_Comm)object, keyval, (void *)value, (void *)extra);
+	return error;
+}
+
+/* The functions of MPI_Keyval_create have the same types under other names. */
+#define call_copy_function call_comm_copy_attr_function
+#define call_delete_function call_comm_delete_attr_function

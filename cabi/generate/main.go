@@ -1,0 +1,80 @@
+// Command generate writes what follows from the table of functions (package api) and from which
+// of them package core has: the standard ABI's mpi.h, the front-ends in C, and the exports of the
+// core. It is run by go generate.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/cabi/api"
+)
+
+//go:generate go run .
+
+func main() {
+	if err := run(".."); err != nil {
+		fmt.Fprintln(os.Stderr, "cabi/generate:", err)
+		os.Exit(1)
+	}
+}
+
+// run writes all files below the folder of the ABI's packages.
+func run(root string) error {
+	goNames, err := exported(filepath.Join(root, "core"))
+	if err != nil {
+		return err
+	}
+	s, err := newSurface(api.Functions(), goNames)
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name  string
+		write func(*bytes.Buffer, *surface)
+	}{
+		{"frontend/c/mpi.h", writeHeader},
+		{"frontend/c/core.h", writeCore},
+		{"frontend/c/standard.c", writeStandard},
+		{"frontend/c/mpich.h", writeMPICHHeader},
+		{"frontend/c/mpich.c", writeMPICH},
+		{"lib/exports.go", writeExports},
+	} {
+		var out bytes.Buffer
+		f.write(&out, s)
+		if err := os.WriteFile(filepath.Join(root, f.name), out.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exported returns the exported functions of a package, which are those that exist.
+func exported(dir string) (map[string]bool, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() {
+				names[f.Name.Name] = true
+			}
+		}
+	}
+	return names, nil
+}

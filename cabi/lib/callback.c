@@ -1,0 +1,38 @@
+//go:build cabi
+
+#include "callback.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* The program's output is written before it ends; its exit handlers are not called, as they may
+   call MPI. */
+void isthmus_exit(int status)
+{
+	fflush(NULL);
+	_exit(status);
+}
+
+void isthmus_call_user(uintptr_t caller, uintptr_t function, uintptr_t in, uintptr_t inout, int64_t n, uintptr_t datatype)
+{
+	((void (*)(uintptr_t, uintptr_t, uintptr_t, int64_t, uintptr_t))caller)(function, in, inout, n, datatype);
+}
+
+void isthmus_call_errhandler(uintptr_t caller, uintptr_t function, uintptr_t handle, int32_t code)
+{
+	((void (*)(uintptr_t, uintptr_t, int32_t))caller)(function, handle, code);
+}
+
+struct isthmus_copied isthmus_call_copy_attr(uintptr_t caller, uintptr_t function, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t value)
+{
+	struct isthmus_copied out = {0, 0, 0};
+	int keep = 0;
+	out.code = ((int32_t (*)(uintptr_t, uintptr_t, int32_t, uintptr_t, uintptr_t, uintptr_t *, int *))caller)(function, object, keyval, extra, value, &out.value, &keep);
+	out.keep = keep;
+	return out;
+}
+
+int32_t isthmus_call_delete_attr(uintptr_t caller, uintptr_t function, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra)
+{
+	return ((int32_t (*)(uintptr_t, uintptr_t, int32_t, uintptr_t, uintptr_t))caller)(function, object, keyval, value, extra);
+}

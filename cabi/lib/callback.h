@@ -1,0 +1,16 @@
+/* How Go calls C. */
+
+#include <stdint.h>
+
+void isthmus_exit(int status);
+void isthmus_call_user(uintptr_t caller, uintptr_t function, uintptr_t in, uintptr_t inout, int64_t n, uintptr_t datatype);
+void isthmus_call_errhandler(uintptr_t caller, uintptr_t function, uintptr_t handle, int32_t code);
+
+/* What the function that copies an attribute says. */
+struct isthmus_copied {
+	int32_t code, keep;
+	uintptr_t value;
+};
+
+struct isthmus_copied isthmus_call_copy_attr(uintptr_t caller, uintptr_t function, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t value);
+int32_t isthmus_call_delete_attr(uintptr_t caller, uintptr_t function, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra);

@@ -1,0 +1,36 @@
+//go:build cabi && cgo && linux
+
+// Command lib is libisthmus.so, the core as a shared library for C: exports.go, which is
+// generated, has a function for each that package core has. This file is how the core calls C. It
+// is compiled with the tag cabi only, so that nothing else needs a C compiler.
+package main
+
+// #cgo LDFLAGS: -Wl,--wrap=pthread_create
+// #include "callback.h"
+// #include "guest.h"
+import "C"
+
+import "github.com/isthmus-grid/isthmus/cabi/core"
+
+func init() {
+	core.Exit = func(status int) { C.isthmus_exit(C.int(status)) }
+	core.InProgram = func() bool { return C.isthmus_in_program() != 0 }
+	core.Thread = func() uintptr { return uintptr(C.isthmus_thread()) }
+	core.Joined = func(rank int) { C.isthmus_joined(C.int(rank)) }
+	core.Left = func() { C.isthmus_left() }
+	core.CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
+		C.isthmus_call_user(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(in), C.uintptr_t(inout), C.int64_t(n), C.uintptr_t(datatype))
+	}
+	core.CallErrhandler = func(caller, function, handle uintptr, code int32) {
+		C.isthmus_call_errhandler(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(handle), C.int32_t(code))
+	}
+	core.CallCopyAttr = func(caller, function, object uintptr, keyval int32, extra, value uintptr) (int32, bool, uintptr) {
+		out := C.isthmus_call_copy_attr(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(object), C.int32_t(keyval), C.uintptr_t(extra), C.uintptr_t(value))
+		return int32(out.code), out.keep != 0, uintptr(out.value)
+	}
+	core.CallDeleteAttr = func(caller, function, object uintptr, keyval int32, value, extra uintptr) int32 {
+		return int32(C.isthmus_call_delete_attr(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(object), C.int32_t(keyval), C.uintptr_t(value), C.uintptr_t(extra)))
+	}
+}
+
+func main() {} // of a shared library: never called

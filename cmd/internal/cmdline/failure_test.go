@@ -1,0 +1,46 @@
+package cmdline
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestFailure(t *testing.T) {
+	t.Setenv("COLUMNS", "100")
+	chain := errors.New("session: read: reset")
+	for _, tc := range []struct {
+		f    Failure
+		want string
+	}{
+		{Failure{Cause: "hosts: no helper", Next: "start it"}, "isthmus: hosts: no helper\n  next:    start it\n"},
+		{Failure{Cause: "hosts: no helper", Between: "a and b", Next: "start it", Err: chain}, "isthmus: hosts: no helper\n  between: a and b\n  next:    start it\n"},
+		{Failure{Cause: "hosts: no helper", Next: "start it", Err: chain, Verbose: true}, "isthmus: hosts: no helper\n  next:    start it\n  because: session: read: reset\n"},
+		{Failure{Cause: strings.Repeat("cause ", 20), Next: strings.Repeat("step ", 20)},
+			"isthmus: " + strings.Repeat("cause ", 14) + "cause\n    " + strings.Repeat("cause ", 4) + "cause\n" +
+				"  next:    " + strings.Repeat("step ", 17) + "step\n           step step\n"},
+	} {
+		var out strings.Builder
+		report(&out, "isthmus", fmt.Errorf("wrapped: %w", &tc.f))
+		if out.String() != tc.want {
+			t.Errorf("got\n%swant\n%s", &out, tc.want)
+		}
+		if tc.f.Err != nil && !errors.Is(&tc.f, tc.f.Err) || tc.f.Error() != tc.f.Cause {
+			t.Errorf("%+v hides its cause", tc.f)
+		}
+	}
+	var out strings.Builder
+	(&Failure{Cause: strings.Repeat("cause ", 200), Between: "a and b", Next: "start it"}).Print(&out, "isthmus")
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if len(lines) != maxLines || lines[3] != "    ... (-v shows more)" || lines[5] != "  next:    start it" {
+		t.Errorf("%q", lines)
+	}
+
+	t.Setenv("COLUMNS", "") // in a log
+	out.Reset()
+	(&Failure{Cause: strings.Repeat("cause ", 200), Next: "start it"}).Print(&out, "isthmus")
+	if n := strings.Count(out.String(), "\n"); n != 2 {
+		t.Errorf("%d lines in a log:\n%s", n, &out)
+	}
+}

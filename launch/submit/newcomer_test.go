@@ -1,0 +1,313 @@
+package submit
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/job/marks"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// mark writes a mark into the process's standard output.
+func (p *process) mark(m marks.Mark) {
+	for _, v := range p.start.Environment {
+		if secret, is := strings.CutPrefix(v, marks.Env+"="); is {
+			var text bytes.Buffer
+			marks.Write(&text, secret, m)
+			p.say("%s", text.String())
+		}
+	}
+}
+
+func killed(p *process) {
+	<-p.committed
+	p.exit(137, "KILL")
+}
+
+func ends(p *process) {
+	<-p.Signals
+	p.exit(143, "TERM")
+}
+
+// A lost replica comes back at another site than the other one of its rank; when that one is lost as well, the output goes on
+// where it was, once.
+func TestAReplicaComesBack(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1", "b/n2:1", "c/n1:1")
+	j, reports := replicated(t, 1, nil)
+	var out buffer
+	j.Output, j.Replace = ranks.Lines(&out, &out), 2
+	state := marks.NewID()
+	loaded, runs, printed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var joined sync.Once
+	starts := make(chan *gatepb.Start, 1)
+	w.nodes["a/n1"].life = killed
+	w.nodes["b/n1"].life = func(p *process) {
+		p.say("begin\none\n")
+		<-loaded
+		p.mark(marks.Mark{Kind: marks.Saved, ID: state})
+		p.say("two\n")
+		<-runs
+		killed(p)
+	}
+	w.nodes["c/n1"].life = func(p *process) {
+		starts <- p.start
+		p.say("begin\n")
+		p.mark(marks.Mark{Kind: marks.Loaded, ID: state})
+		p.say("two\nthree\n")
+		close(loaded)
+		<-printed
+		p.say("four\n")
+		p.exit(0, "")
+	}
+	w.nodes["b/n2"].life = ends // the next one, which is not needed in the end
+	note, deaths := j.Progress, 0
+	j.Progress = func(p Progress) {
+		switch note(p); p.Step {
+		case "joined":
+			joined.Do(func() { close(runs) })
+		case "died":
+			if deaths++; deaths == 2 {
+				close(printed)
+			}
+		}
+	}
+	r, err := w.run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "[0] begin\n[0] four\n[0] one\n[0] three\n[0] two\n"; out.sorted() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.sorted(), want)
+	}
+	want := []string{
+		"rank 0: replica 0 has died: signal: killed (a/n1); 1 of its 2 replicas live; process 2 comes in its place",
+		"rank 0: replica 1 has died: signal: killed (b/n1); 1 of its 2 replicas live; process 3 comes in its place",
+	}
+	if got := reports("died"); !slices.Equal(got, want) {
+		t.Errorf("reported: %q", got)
+	}
+	if got := reports("joined"); len(got) == 0 || got[0] != "process 2 goes on with rank 0 at c/n1" {
+		t.Errorf("reported: %q", got)
+	}
+	if got := reports("diverged"); got != nil {
+		t.Errorf("reported: %q", got)
+	}
+	s := <-starts
+	if s.Size != 1 || s.Replicas != 2 || s.Spares != 2 || !slices.Equal(s.Replacements, []uint32{0}) || s.Processes[0].Rank != 2 || !slices.Contains(s.Environment, "ISTHMUS_REPLICA_TABLE=parallel") {
+		t.Errorf("started with %v", s)
+	}
+	if r.Sources[0] != (overlay.NodeID{Site: "c", Name: "n1"}) {
+		t.Errorf("the files are those of %v", r.Sources[0])
+	}
+	w.idle()
+}
+
+// Whatever becomes of what is to come in the place of a lost replica, the job goes on with the other one, and ends well with it.
+func TestNoReplicaComesBack(t *testing.T) {
+	const died = "rank 0: replica 0 has died: signal: killed (a/n1); 1 of its 2 replicas live; process 2 comes in its place"
+	for name, tc := range map[string]struct {
+		nodes   []string
+		replace int
+		life    func(*process)
+		last    string // of what is reported
+	}{
+		"no host":     {nil, 2, nil, "no other host for process 2, which is to replace a lost one of rank 0: "},
+		"a status":    {[]string{"c/n1:1", "d/n1:1"}, 2, func(p *process) { <-p.committed; p.exit(1, "") }, "rank 0: replica 0 (process 2) has died: exit status 1 (c/n1); 1 of its 2 replicas live"},
+		"all used up": {[]string{"c/n1:1", "d/n1:1"}, 1, killed, "rank 0: replica 0 (process 2) has died: signal: killed (c/n1); no spare process number is left to replace it: raise --replace; 1 of its 2 replicas live"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append([]string{"a/n1:1", "b/n1:1"}, tc.nodes...)...)
+			over := make(chan struct{})
+			w.nodes["a/n1"].life = killed
+			w.nodes["b/n1"].life = func(p *process) {
+				<-over
+				p.say("well\n")
+				p.exit(0, "")
+			}
+			for _, name := range tc.nodes {
+				w.nodes[name[:4]].life = tc.life
+			}
+			var out buffer
+			j, reports := replicated(t, 1, &out)
+			j.Replace = tc.replace
+			note, deaths := j.Progress, 0
+			j.Progress = func(p Progress) {
+				note(p)
+				if p.Step == "died" {
+					if deaths++; deaths == 2 {
+						close(over)
+					}
+				}
+			}
+			if _, err := w.run(j); err != nil || out.sorted() != "[0] well\n" {
+				t.Errorf("%v, printed %q", err, out.sorted())
+			}
+			if got := reports("died"); len(got) != 2 || got[0] != died || !strings.HasPrefix(got[1], tc.last) {
+				t.Errorf("reported: %q", got)
+			}
+			w.idle()
+		})
+	}
+}
+
+// A rank is lost with its last replica if nothing runs that may have come in the place of one.
+func TestARankIsLostThatComesBack(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1")
+	waits := make(chan struct{})
+	w.nodes["a/n1"].life = killed
+	w.nodes["b/n1"].life = func(p *process) {
+		<-waits
+		killed(p)
+	}
+	j, _ := replicated(t, 1, io.Discard)
+	j.Replace, j.Wait = 2, patience
+	note, once := j.Progress, false
+	j.Progress = func(p Progress) {
+		if note(p); p.Step == "died" && !once {
+			once = true
+			close(waits)
+		}
+	}
+	if _, err := w.run(j); err == nil || err.Error() != "rank 0: replica 1: signal: killed (b/n1)" {
+		t.Error(err)
+	}
+	w.idle()
+}
+
+// What comes in the place of a replica and is not needed any more is ended with the job, which it does not fail.
+func TestUnneededNewcomer(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1")
+	runs := make(chan struct{})
+	w.nodes["a/n1"].life = killed
+	w.nodes["b/n1"].life = func(p *process) {
+		<-runs
+		p.exit(0, "")
+	}
+	w.nodes["c/n1"].life = func(p *process) {
+		<-p.committed
+		close(runs)
+		ends(p)
+	}
+	j, reports := replicated(t, 1, io.Discard)
+	j.Replace = 1
+	if _, err := w.run(j); err != nil || len(reports("died")) != 1 {
+		t.Errorf("%v, after %q", err, reports("died"))
+	}
+	w.idle()
+}
+
+// The output of a rank is right in whichever order the streams of its processes arrive, and where it cannot be, that is said.
+func TestStreamOfNewcomer(t *testing.T) {
+	const secret = "s"
+	first, second, newcomer := allocate.Process{}, allocate.Process{Copy: 1}, allocate.Process{Rank: 2}
+	id := marks.ID{1}
+	saved, loaded := marks.Mark{Kind: marks.Saved, ID: id}, marks.Mark{Kind: marks.Loaded, ID: id}
+	for _, tc := range []struct {
+		name, steps, want string
+		reports           int
+	}{
+		{"the giver first", "1:ab 2:ab 2s 1x 2:cd n:a nl n:cdef", "abcdef", 0},
+		{"the newcomer first", "1:ab 1x n:a nl n:cd 2:ab 2s n:ef 2:c", "abcdef", 0},
+		{"the newcomer has ended", "1:ab 1x nl n:cdef n. 2:ab 2s 2:cdef 2.", "abcdef", 0},
+		{"not admitted", "1:ab 1x n:a 2:ab 2s n:xyz n. 2:cd 2.", "abcd", 0},
+		{"the giver is lost", "1:ab 1x nl n:cd 2:ab 2x n:ef", "abcdef", 1},
+		{"the giver is lost later", "1:ab 1x 2:ab 2s nl n:c 2x n:def", "abcdef", 0},
+		{"other bytes", "1:ab 1x 2:ab 2s nl 2:cd n:cx 2:e", "abcde", 1},
+		{"the giver is behind", "1:abcd 1x 2:ab 2s nl n:cdef 2:cd", "abcdef", 0},
+		{"bytes before its own", "1:ab 1x 2:ab 2s nl 2x n:c", "abc", 0},
+	} {
+		var out bytes.Buffer
+		s := newSink(ranks.Lines(io.Discard, io.Discard), nil, func(int) int { return 2 })
+		s.secret = secret
+		streams, err := s.of(overlay.NodeID{}, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams[0].to = &out
+		s.joins(newcomer.Rank, first)
+		reports := 0
+		write := func(p allocate.Process, data []byte) {
+			how, err := s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Data: data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reports += len(how)
+		}
+		for step := range strings.FieldsSeq(tc.steps) {
+			p := map[byte]allocate.Process{'1': first, '2': second, 'n': newcomer}[step[0]]
+			var text bytes.Buffer
+			switch step[1] {
+			case ':':
+				write(p, []byte(step[2:]))
+			case 's', 'l':
+				marks.Write(&text, secret, map[byte]marks.Mark{'s': saved, 'l': loaded}[step[1]])
+				write(p, text.Bytes()[:9])
+				write(p, text.Bytes()[9:])
+			default:
+				how, err := s.ended(p, step[1] == '.')
+				if err != nil {
+					t.Fatal(err)
+				}
+				reports += len(how)
+			}
+		}
+		if got := out.String(); got != tc.want || reports != tc.reports {
+			t.Errorf("%s: printed %q with %d reports, want %q with %d", tc.name, got, reports, tc.want, tc.reports)
+		}
+	}
+}
+
+// A process that begins in the middle does not speak for what was printed before.
+func TestMergeFromTheMiddle(t *testing.T) {
+	m := newMerger(2, mergeWindow)
+	m.write(0, []byte("aX"))
+	m.end(0, true)
+	m.write(m.join(0, 2), []byte("c"))
+	if out, how := m.write(1, []byte("ab")); string(out) != "b" || how == nil || how.ignored {
+		t.Errorf("printed %q, %+v", out, how)
+	}
+}
+
+// A process cannot write without end before it is known where that belongs.
+func TestNewcomerWithoutMark(t *testing.T) {
+	s := newSink(ranks.Lines(io.Discard, io.Discard), nil, func(int) int { return 2 })
+	s.secret = "s"
+	s.joins(2, allocate.Process{})
+	var text bytes.Buffer
+	marks.Write(&text, "s", marks.Mark{Kind: marks.Loaded, ID: marks.NewID()})
+	var err error
+	for range maxQueued>>20 + 1 {
+		text.Write(make([]byte, 1<<20))
+		_, err = s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: 2}, Data: text.Bytes()})
+		text.Reset()
+	}
+	if err == nil || fmt.Sprint(err) != errMarkMissing.Error() {
+		t.Error(err)
+	}
+}
+
+// Helpers that cannot start a newcomer get no process of a job that may need one.
+func TestAnOldHelperHasNoNewcomers(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1")
+	w.nodes["b/n1"].settled = true
+	j, _ := replicated(t, 1, io.Discard)
+	j.Replace = 1
+	if _, err := w.run(j); err == nil || !strings.Contains(err.Error(), "1 with a helper that is too old for what the job needs") {
+		t.Error(err)
+	}
+	for _, wrong := range []func(j *Job){func(j *Job) { j.Replace = MaxNewcomers + 1 }, func(j *Job) { j.Independent = true }} {
+		j, _ := replicated(t, 1, io.Discard)
+		j.Replace = 1
+		wrong(j)
+		if err := j.Check(); err == nil {
+			t.Errorf("%d newcomers, independent %v: no error", j.Replace, j.Independent)
+		}
+	}
+}

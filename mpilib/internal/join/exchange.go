@@ -1,0 +1,224 @@
+package join
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/pmi"
+)
+
+// Exchange is where the processes of another launcher than `isthmus run` leave texts for each other before they are connected. The zero
+// Exchange is none.
+type Exchange struct {
+	fd     int    // of a process manager with PMI-1; 0: none
+	folder string // of all processes, which are on one host; the launcher removes what it is in
+}
+
+// exchangeOf returns what a launcher has for its processes. One with PMIx alone serves them with a library of its own; on one host its folder
+// does as well.
+func exchangeOf(launcher string, lookup func(string) (string, bool)) (x Exchange) {
+	if _, share := lookup(EnvFirst); share { // the others have another launcher
+		return x
+	}
+	get := func(name string) string { text, _ := lookup(name); return text }
+	switch {
+	case launcher == "PMI":
+		x.fd, _ = strconv.Atoi(get(pmi.EnvFD))
+	case launcher == "PMIx" && get("OMPI_COMM_WORLD_LOCAL_SIZE") == get("OMPI_COMM_WORLD_SIZE") && get("PMIX_SERVER_TMPDIR") != "":
+		job := sha256.Sum256([]byte(get("PMIX_NAMESPACE")))
+		x.folder = filepath.Join(get("PMIX_SERVER_TMPDIR"), fmt.Sprintf("isthmus-%x", job[:4])) // short, as paths of sockets must be
+	}
+	return x
+}
+
+// Complete gets the job's key and the way to the other processes by p's Exchange, if it has one: rank 0 makes the key and, if all are on one host and there is
+// no helper, a folder for their sockets. All processes call it; it waits for the others as long as timeout.
+func (p *Place) Complete(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var err error
+	switch x := p.Exchange; {
+	case x.fd > 0:
+		err = p.byManager(ctx)
+	case x.folder != "":
+		err = p.byFolder(ctx)
+	default:
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("mpilib: Init: rank %d of %d: to get the job's key from rank 0: %w", p.Rank, p.Size, err)
+	}
+	return nil
+}
+
+// Names of texts that the processes leave with the process manager.
+const (
+	textHost = "isthmus-host-" // with the rank: the host it runs on
+	textKey  = "isthmus-key"
+	textDir  = "isthmus-dir" // noDir if there is none
+)
+
+const noDir = "-"
+
+func (p *Place) byManager(ctx context.Context) (err error) {
+	c, err := pmi.Dial(ctx, p.Exchange.fd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := errors.Join(c.Put(textHost+strconv.Itoa(p.Rank), thisHost()), c.Barrier()); err != nil {
+		return err
+	}
+	if p.Rank == 0 {
+		err = p.leaveKey(c)
+	}
+	if err := errors.Join(err, c.Barrier()); err != nil { // which the others are in
+		return err
+	}
+	if p.Rank > 0 {
+		err = p.takeKey(c)
+	}
+	if err == nil && p.Helper == "" && p.Dir == "" {
+		err = p.findHelper()
+	}
+	return err
+}
+
+// leaveKey makes the job's key for all, and a folder if they are on one host.
+func (p *Place) leaveKey(c *pmi.Client) (err error) {
+	if p.Key, err = jobkey.New("pmi"); err != nil {
+		return err
+	}
+	together := p.Helper == ""
+	for rank := 1; together && rank < p.Size; rank++ {
+		host, err := c.Get(textHost + strconv.Itoa(rank))
+		if err != nil {
+			return err
+		}
+		together = host == thisHost()
+	}
+	dir := noDir
+	if together {
+		if p.Dir, err = newFolder(); err != nil {
+			return err
+		}
+		dir = p.Dir
+	}
+	return errors.Join(c.Put(textKey, p.Key.String()), c.Put(textDir, dir))
+}
+
+// newFolder makes a folder for the sockets of this host's processes.
+func newFolder() (string, error) {
+	dir, err := os.MkdirTemp("", "isthmus-")
+	if err == nil && !local.HasRoom(dir) {
+		os.Remove(dir)
+		return os.MkdirTemp("/tmp", "isthmus-")
+	}
+	return dir, err
+}
+
+func (p *Place) takeKey(c *pmi.Client) error {
+	key, err := c.Get(textKey)
+	if err != nil {
+		return err
+	}
+	if p.Key, err = jobkey.Parse(key); err != nil {
+		return err
+	}
+	dir, err := c.Get(textDir)
+	if p.Helper == "" && dir != noDir {
+		p.Dir = dir
+	}
+	return err
+}
+
+// findHelper is for processes of several hosts, which reach each other by helpers only.
+func (p *Place) findHelper() error {
+	if _, err := os.Stat(local.DefaultSocket); err != nil {
+		return fmt.Errorf("%w: the processes are on several hosts, and this one has no helper (%w): start isthmus-helper on each, or name its socket in %s", mpi.ErrEnv, err, EnvHelper)
+	}
+	p.Helper = local.DefaultSocket
+	return nil
+}
+
+// thisHost distinguishes hosts that have the same name.
+func thisHost() string {
+	name, _ := os.Hostname()
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.ReplaceAll(name, " ", "_") + "/" + strings.TrimSpace(string(boot))
+}
+
+// keyFile is where rank 0 leaves the key in an Exchange's folder, and after a space the folder of sockets, which is another one if that path
+// would be too long.
+const keyFile = "key"
+
+func (p *Place) byFolder(ctx context.Context) error {
+	if err := local.MakeFolder(p.Exchange.folder); err != nil {
+		return err
+	}
+	name := filepath.Join(p.Exchange.folder, keyFile)
+	if p.Rank == 0 {
+		return p.writeKey(name)
+	}
+	for again := time.NewTicker(5 * time.Millisecond); ; {
+		if text, err := os.ReadFile(name); !errors.Is(err, fs.ErrNotExist) {
+			again.Stop()
+			return errors.Join(err, p.readKey(string(text)))
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return fmt.Errorf("%w: rank 0 has not left it in %s; it must be a program of Isthmus, too", context.Cause(ctx), name)
+		}
+	}
+}
+
+func (p *Place) writeKey(name string) (err error) {
+	if p.Key, err = jobkey.New("pmix"); err != nil {
+		return err
+	}
+	dir := p.Exchange.folder
+	switch {
+	case p.Helper != "":
+		dir = noDir
+	case !local.HasRoom(dir):
+		if dir, err = newFolder(); err != nil {
+			return err
+		}
+	}
+	if dir != noDir {
+		p.Dir = dir
+	}
+	if err := os.WriteFile(name+".new", []byte(p.Key.String()+" "+dir), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+func (p *Place) readKey(text string) (err error) {
+	key, dir, _ := strings.Cut(text, " ")
+	if p.Helper == "" && dir != noDir {
+		p.Dir = dir
+	}
+	p.Key, err = jobkey.Parse(key)
+	return err
+}
+
+// Leave removes the folder that Complete made, once the last process has left it.
+func (p *Place) Leave() {
+	if p.Exchange != (Exchange{}) && p.Dir != "" && p.Dir != p.Exchange.folder {
+		os.Remove(p.Dir) // refused while there is another's socket
+	}
+}
