@@ -1,5 +1,5 @@
-// Package testload is for tests on machines that are busy with other things, and for those that
-// leave a machine idle.
+// Package testload tells tests how much of what they could do they are to do, and how many of them
+// at a time.
 package testload
 
 import (
@@ -7,6 +7,11 @@ import (
 	"strconv"
 	"time"
 )
+
+// Full reports whether the tests are built with the tag "system", as .ci/full does: whole systems
+// run, and exhaustive models are exhausted. Without the tag such a model is sampled, from a fixed seed,
+// for a second or two.
+func Full() bool { return full }
 
 // Within returns d scaled to this machine's current load: multiplied by how many times longer than
 // its processor time a thread takes to compute. A bound on a wait must fail because of the suite,

@@ -1,0 +1,5 @@
+//go:build system
+
+package testload
+
+const full = true
