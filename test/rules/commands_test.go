@@ -356,8 +356,8 @@ func (c *commandChecker) simple(words []string, inline bool) (all []string) {
 		return units(words)
 	case first == "docker" && len(words) > 1 && words[1] == "compose":
 		return c.compose(words[2:], inline)
-	case first == ".ci/run":
-		return ciSteps(words[1:])
+	case first == ".ci/run", first == ".ci/full":
+		return ciSteps(first, words[1:])
 	case c.programs[first] != nil:
 		return c.program(first, c.programs[first], words[1:], inline)
 	case strings.HasPrefix(first, "isthmus-") && !inline:

@@ -133,15 +133,15 @@ func (c *commandChecker) compose(words []string, inline bool) []string {
 	return c.simple(words[2:], inline)
 }
 
-// ciSteps checks the steps that are given to .ci/run.
-func ciSteps(steps []string) (all []string) {
-	text, err := os.ReadFile(filepath.Join(labtest.Root, ".ci", "run"))
+// ciSteps checks the steps that are given to .ci/run or .ci/full. The names of some are a loop's.
+func ciSteps(script string, steps []string) (all []string) {
+	text, err := os.ReadFile(filepath.Join(labtest.Root, script))
 	if err != nil {
 		return []string{err.Error()}
 	}
 	for _, step := range steps {
 		if !bytes.Contains(text, []byte("\nstep "+step+" ")) && placeholder.FindString(step) == "" {
-			all = append(all, ".ci/run has no step "+step)
+			all = append(all, script+" has no step "+step)
 		}
 	}
 	return all

@@ -15,8 +15,9 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
-// doctorBound is the maximum duration of a run, whatever is broken.
-const doctorBound = 10 * time.Second
+// doctorBound is the maximum duration of a run, whatever is broken: three times what the doctor
+// promises, for a machine that is busy with other tests.
+const doctorBound = 30 * time.Second
 
 // doctorBound returns doctorBound plus the time for the lab's longest path, of which the doctor
 // takes some round trips.
@@ -49,7 +50,7 @@ func (w *World) DoctorWith(daemon string, words ...string) doctor.Report {
 		return doctor.Report{}
 	}
 	took := time.Since(start)
-	if took > Within(w.doctorBound()) {
+	if took > w.doctorBound() {
 		w.T.Errorf("doctor on %s took %v", daemon, took)
 	}
 	w.T.Logf("doctor on %s took %v", daemon, took.Round(10*time.Millisecond))
