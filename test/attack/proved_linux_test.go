@@ -93,7 +93,7 @@ func (a *attacked) stolenServices(t *testing.T, rogue controlpb.DirectoryClient)
 	w := a.sub(t)
 	talk := w.Talk("hidden/n1", "closed/n1", labtest.NewKey(t, "launched"))
 	talk.Ask(1)
-	if took := time.Since(start); took > labtest.Within(time.Second) {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("the victim was reached after %v", took)
 	}
 	talk.End()
@@ -178,7 +178,7 @@ func (a *attacked) stolenNames(t *testing.T, rogue controlpb.DirectoryClient) {
 	if err := <-accepted; err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took > labtest.Within(time.Second) {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("the victim's rank was reached after %v", took)
 	}
 	a.unharmed(t)

@@ -228,7 +228,7 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 
 	// The same rank of another job is another process: none waits for it here.
 	lonely := w.Join(theirs, "closed/n1", 0, 2)
-	ctx, cancel := context.WithTimeout(w.Ctx, labtest.Within(4*time.Second))
+	ctx, cancel := context.WithTimeout(w.Ctx, 10*time.Second)
 	defer cancel()
 	_, _, err = lonely.Dial(ctx, 1)
 	if !errors.Is(err, overlay.ErrUnknownProcess) || !regexp.MustCompile(`rank 1 of job `+string(theirs.ID())+`: .*waited .* for it to start`).MatchString(err.Error()) {

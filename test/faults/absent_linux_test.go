@@ -155,7 +155,7 @@ func TestAbsentDaemons(t *testing.T) {
 		}
 		return false
 	})
-	if err := w.dialError(asker.Rank, 1, labtest.Within(3*time.Second)); !errors.Is(err, overlay.ErrUnknownSite) || !strings.Contains(err.Error(), "the frontal of shut has no session with broker broker since ") {
+	if err := w.dialError(asker.Rank, 1, 10*time.Second); !errors.Is(err, overlay.ErrUnknownSite) || !strings.Contains(err.Error(), "the frontal of shut has no session with broker broker since ") {
 		t.Errorf("without the target's frontal: %v", err)
 	}
 	restart("frontal shut")
@@ -256,7 +256,7 @@ func TestSilence(t *testing.T) {
 	if err := w.Lab.Cut("closed", "open"); err != nil {
 		t.Fatal(err)
 	}
-	err = w.dialError(asker.Rank, 1, labtest.Within(4*time.Second))
+	err = w.dialError(asker.Rank, 1, 10*time.Second)
 	if !errors.Is(err, overlay.ErrTimeout) || !regexp.MustCompile(`^local.Dial: rank 1 of job `+string(job)+
 		`: at open/n1: direct: .*dial 10\.2\.0\.11:\d+: timed out: no answer within [0-9.]+s$`).MatchString(err.Error()) {
 		t.Errorf("cut off: %v", err)

@@ -47,7 +47,7 @@ func TestDefaultsDeny(t *testing.T) {
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), `it has no policy (rule "no-policy"), so its links stay inside it; set policy: in its frontal.yaml; the smallest that permits site `) {
 			t.Errorf("%s to %s: %v", way[0], way[1], err)
 		}
-		if took > labtest.Within(time.Second) {
+		if took > 10*time.Second {
 			t.Errorf("%s to %s: refused after %v", way[0], way[1], took)
 		}
 		audited("broker", "a link from "+here, func(r *audit.Record) bool {
@@ -64,7 +64,7 @@ func TestDefaultsDeny(t *testing.T) {
 		if err != nil || m.GetNok().GetReason() != string(reserve.Denied) || !strings.Contains(m.GetNok().GetText(), want) {
 			t.Errorf("%s books %s: %v, %v; want %s", from, to, m, err, want)
 		}
-		if took := time.Since(begun); took > labtest.Within(time.Second) {
+		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("%s books %s: refused after %v", from, to, took)
 		}
 		audited("helper", from+" books "+to, func(r *audit.Record) bool {

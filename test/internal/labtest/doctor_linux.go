@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/support/doctor"
-	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // doctorBound is the maximum duration of a run, whatever is broken: three times what the doctor
@@ -101,21 +100,12 @@ func (w *World) DoctorFinds(daemon, want string, details ...string) {
 	})
 }
 
-// DoctorReports runs the doctor and fails the test with what judge returns. The doctor measures: on a
-// busy machine it is run again, as testload.Again permits.
+// DoctorReports runs the doctor and fails the test with what judge returns.
 func (w *World) DoctorReports(daemon string, run func() doctor.Report, judge func(doctor.Report) error) {
 	w.T.Helper()
-	for repeated := 0; ; repeated++ {
-		r := run()
-		err := judge(r)
-		if err == nil {
-			return
-		}
-		if !testload.Again(repeated) {
-			w.T.Errorf("%s: %v:\n%s", daemon, err, Printed(r))
-			return
-		}
-		w.T.Logf("%s, on a busy machine, and run again: %v:\n%s", daemon, err, Printed(r))
+	r := run()
+	if err := judge(r); err != nil {
+		w.T.Errorf("%s: %v:\n%s", daemon, err, Printed(r))
 	}
 }
 

@@ -65,13 +65,9 @@ func Main(m *testing.M, ranks map[string]func() error) {
 	os.Exit(status)
 }
 
-// Within is testload.Within.
-func Within(d time.Duration) time.Duration { return testload.Within(d) }
-
-// PatienceFor returns Within(d), but no longer than the time limit of all tests permits: then go test
+// PatienceFor returns d, but no longer than the time limit of all tests permits: then go test
 // would end them without saying what was waited for.
 func PatienceFor(t *testing.T, d time.Duration) time.Duration {
-	d = Within(d)
 	if end, limited := t.Deadline(); limited {
 		d = min(d, time.Until(end)-20*time.Second)
 	}

@@ -65,8 +65,8 @@ func NoTraversalProfile(_ string, p overlay.SiteProfile) overlay.SiteProfile {
 	return p
 }
 
-// Patience is the default timeout of every test below test/ on a machine at rest, see PatienceFor.
-// Only a test that hangs reaches it.
+// Patience is the default timeout of every test below test/, see PatienceFor. Only a test that hangs
+// reaches it.
 const Patience = 4 * time.Minute
 
 // World is a lab and a whole Isthmus in it, for one test.
