@@ -164,7 +164,9 @@ func (d *dataPort) routeIntro(c *net.TCPConn, intro *wire.Intro) error {
 		}
 		if err := d.h.deliver(p, c, path); err != nil {
 			d.h.log.Warn("cannot hand a connection to its process", "process", name.String(), "error", err)
+			return nil
 		}
+		d.h.reportCall(p, path)
 		return nil
 	case wire.IntroReverse:
 		if !d.h.here.arrived(intro.ID, c) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/connhelper/race"
@@ -53,7 +54,7 @@ type target struct {
 // memory is what the site has learned about the plan's techniques.
 type memory struct {
 	winner   race.DialResult              // connected last
-	barred   map[overlay.Technique]string // not worth trying for now, and why
+	barred   map[overlay.Technique]string // failed lately, and why: tried last
 	inferior map[overlay.Technique]string // carry far less than another: tried when nothing else connects
 }
 
@@ -154,7 +155,7 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (readyConn,
 	return h.follow(ctx, p, to)
 }
 
-// follow races the plan's techniques, except those that failed recently, and reports each result to
+// follow races the plan's techniques, those that failed recently last, and reports each result to
 // the directory.
 func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, error) {
 	fail := func(err error) (readyConn, error) {
@@ -164,17 +165,12 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 	if err != nil {
 		return fail(err)
 	}
-	steps, tried := to.eligible(t)
-	if only := to.onlyBarred(); len(only) > 0 {
-		steps, tried = only, nil
-	}
-	entries, got, won := h.run(ctx, p, to, steps, t.Winner)
+	steps, resorts, tried := to.eligible(t)
+	entries := race.LineUp(steps, resorts, t.Winner)
+	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (readyConn, error) {
+		return h.attempt(ctx, p, to, step)
+	})
 	failures, last, learned := h.reportOutcomes(to, entries, got, won)
-	if inferior := to.fallbacks(); won < 0 && len(inferior) > 0 && ctx.Err() == nil {
-		tried = append(tried, failures...)
-		entries, got, won = h.run(ctx, p, to, inferior, race.DialResult{})
-		failures, last, learned = h.reportOutcomes(to, entries, got, won)
-	}
 	switch {
 	case won >= 0:
 		o := got[slices.IndexFunc(got, func(o race.Outcome[readyConn]) bool { return o.Entry == won })]
@@ -202,7 +198,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return readyConn{}, ctx.Err()
 	}
-	tried = append(tried, failures...)
+	tried = append(append(tried, to.untried(entries, got)...), failures...)
 	if last == nil { // nothing was worth trying: the techniques that the plan rejected are half of the answer
 		last = overlay.ErrNoPath
 		tried = append(tried, rejected(to.plan)...)
@@ -219,56 +215,60 @@ func (h *Helper) enterRace(ctx context.Context, to target) (*race.Slot, error) {
 	return h.paths.Enter(ctx, to.point.Node.Site, to.digest, to.memory.winner)
 }
 
-// eligible returns the plan's steps to try, and why others are not tried.
-func (to target) eligible(t *race.Slot) (steps []overlay.Step, skipped []string) {
+// eligible returns the plan's steps to try at once, those to try last, and why others are not tried.
+// The last resorts are what the links that t follows are trying, then the inferior steps, then the
+// barred ones: while another technique works no time is spent on them, and what made them fail may be
+// over. Where there is nothing else, the first of these come at once. They are not for a process that
+// has a path and looks for a better one, nor for a dial with small packets, which accompanies another.
+func (to target) eligible(t *race.Slot) (steps, last []overlay.Step, skipped []string) {
+	var followed, inferior, barred []overlay.Step
 	for _, s := range to.plan.Steps {
-		reason, barred := to.memory.barred[s.Technique]
-		if why, inferior := to.memory.inferior[s.Technique]; inferior && !barred {
-			reason, barred = why, true
-		}
+		reason := to.lastReason(s.Technique)
+		_, isBarred := to.memory.barred[s.Technique]
 		switch {
 		case !to.ways.Allow(s.Technique):
 			skipped = append(skipped, fmt.Sprintf("%v: not tried: %v is looked for", s.Technique, to.ways))
-		case t.Follow && s.Technique != t.Winner.Technique:
-		case barred:
+		case reason != "" && to.ways != overlay.AllWays:
 			skipped = append(skipped, fmt.Sprintf("%v: not tried: %s", s.Technique, reason))
+		case isBarred:
+			barred = append(barred, s)
+		case reason != "":
+			inferior = append(inferior, s)
+		case t.Follow && s.Technique != t.Winner.Technique:
+			followed = append(followed, s)
 		default:
 			steps = append(steps, s)
 		}
 	}
-	return steps, skipped
-}
-
-// run races steps.
-func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay.Step, winner race.DialResult) ([]race.Entry, []race.Outcome[readyConn], int) {
-	entries := race.LineUp(steps, winner)
-	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (readyConn, error) {
-		return h.attempt(ctx, p, to, step)
-	})
-	return entries, got, won
-}
-
-// fallbacks returns the steps that carry far less than another, which is better than nothing. They
-// are not for a process that looks for a better path than its current one.
-func (to target) fallbacks() (steps []overlay.Step) {
-	for _, s := range to.plan.Steps {
-		_, barred := to.memory.barred[s.Technique]
-		if _, inferior := to.memory.inferior[s.Technique]; inferior && !barred && to.ways == overlay.AllWays {
-			steps = append(steps, s)
+	for _, group := range [][]overlay.Step{followed, inferior, barred} {
+		if len(steps) == 0 {
+			steps = group
+		} else {
+			last = append(last, group...)
 		}
 	}
-	return steps
+	return steps, last, skipped
 }
 
-// onlyBarred returns the steps that failed several times in a row, if the plan has no others: what made
-// them fail may be over, and there is nothing to save by not trying.
-func (to target) onlyBarred() []overlay.Step {
-	for _, s := range to.plan.Steps {
-		if _, barred := to.memory.barred[s.Technique]; !barred || to.ways != overlay.AllWays {
-			return nil
+// lastReason returns why a technique is a last resort by what the site has learned; "" if it is none.
+func (to target) lastReason(t overlay.Technique) string {
+	if reason, barred := to.memory.barred[t]; barred {
+		return reason
+	}
+	return to.memory.inferior[t]
+}
+
+// untried returns why the entries without an outcome were not tried before the race was over.
+func (to target) untried(entries []race.Entry, got []race.Outcome[readyConn]) (why []string) {
+	for i, e := range entries {
+		if !slices.ContainsFunc(got, func(o race.Outcome[readyConn]) bool { return o.Entry == i }) {
+			why = append(why, fmt.Sprintf("%v: no time was left to try it", e.Step.Technique))
+			if reason := to.lastReason(e.Step.Technique); reason != "" {
+				why[len(why)-1] += ", because it is tried last: " + reason
+			}
 		}
 	}
-	return to.plan.Steps
+	return why
 }
 
 // inferiorSteps says which techniques that precede taken in a plan were measured to carry less.
@@ -377,6 +377,48 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 	if cause != nil {
 		request.Fault = control.Fault(cause)
 	}
+	h.sendReport(f, request)
+}
+
+// reportCall reports to the directory that a process of another site has dialled one of this node: the
+// network between the sites is there. Where the two ends agree through the frontal it has seen that.
+func (h *Helper) reportCall(p *process, path overlay.Path) {
+	f, _ := h.uplink.currentFrontal()
+	if f == nil || path.Technique.Kind() != overlay.AskerDials || path.Peer.Site == h.node.Site || !h.calling.due(path.Peer.Site, time.Now()) {
+		return
+	}
+	h.sendReport(f, &controlpb.ReportRequest{
+		Target: control.ProcessToPB(p.name), Generation: uint64(p.generation), TargetSite: string(path.Peer.Site), Called: uint32(path.Technique),
+	})
+}
+
+// callingSites are the sites whose calls were reported, and when. One call tells as much as the many of
+// all ranks; and who dials names its site itself.
+type callingSites struct {
+	mu   sync.Mutex
+	last map[overlay.SiteID]time.Time
+}
+
+const (
+	callPause       = time.Second // between two reports of calls from one site
+	maxCallingSites = 1024        // sites; then all are forgotten
+)
+
+// due reports whether to report a call from site now.
+func (c *callingSites) due(site overlay.SiteID, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last, ok := c.last[site]; ok && now.Sub(last) < callPause {
+		return false
+	}
+	if c.last == nil || len(c.last) >= maxCallingSites {
+		c.last = map[overlay.SiteID]time.Time{}
+	}
+	c.last[site] = now
+	return true
+}
+
+func (h *Helper) sendReport(f *frontal, request *controlpb.ReportRequest) {
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -109,6 +109,7 @@ type Helper struct {
 	engine     *traverse.Engine // nil without CAP_NET_RAW
 	seq        atomic.Uint64    // numbers carriers
 	dials      dials            // counters for metrics
+	calling    callingSites
 
 	work sync.WaitGroup  // goroutines of Serve that nothing else waits for
 	life context.Context // of Serve, for work that outlasts the call that started it; set before anything runs

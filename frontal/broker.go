@@ -3,6 +3,7 @@ package frontal
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -22,7 +23,9 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *contro
 	f.permit.CheckKept(resp)
 	// From here on, Register passes new processes to the broker itself; earlier ones are in the
 	// registry that registerAll reads. So none is missed.
-	f.up.Opened(to, s, resp.Broker, resp.Epoch)
+	if outage := f.up.Opened(to, s, resp.Broker, resp.Epoch); !outage.IsZero() {
+		f.memory.Rejoined(outage, time.Now())
+	}
 	f.hosts.Changed() // to the broker, which may have restarted
 	context.AfterFunc(ctx, func() {
 		f.up.Lost(s)

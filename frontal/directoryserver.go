@@ -260,7 +260,7 @@ func (d *directoryServer) Await(ctx context.Context, req *controlpb.AwaitRequest
 }
 
 // Report drops the cached answer if a connection made from it failed, and reports the attempt to
-// the broker.
+// the broker. It also takes the news that another site's process has called.
 func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
 	id, err := d.f.helperOf(ctx, "Report")
 	if err != nil {
@@ -273,6 +273,9 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 	if err := d.f.remember(req); err != nil {
 		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 	}
+	if req.Called != 0 { // no attempt of this site
+		return &controlpb.ReportResponse{}, nil
+	}
 	if req.Fault != nil {
 		d.f.resolver.Report(name, overlay.Generation(req.Generation))
 		d.f.log.Info("connection failed", "node", id.Node().String(), "job", name.Job, "rank", name.Rank, "generation", req.Generation,
@@ -284,18 +287,24 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 
 // remember records the outcome of a technique between this site and another.
 func (f *Frontal) remember(req *controlpb.ReportRequest) error {
-	technique, err := control.TechniqueFromPB(req.Technique)
+	number := req.Technique
+	if req.Called != 0 {
+		number = req.Called
+	}
+	technique, err := control.TechniqueFromPB(number)
 	if err != nil {
 		return err
 	}
 	site := overlay.SiteID(req.TargetSite)
-	if req.Plan == 0 || site == f.site {
+	if req.Plan == 0 && req.Called == 0 || site == f.site {
 		return nil // inside the site there is no choice
 	}
 	if err := overlay.CheckName("site", string(site)); err != nil {
 		return err
 	}
 	switch {
+	case req.Called != 0:
+		f.memory.Called(site, technique, time.Now())
 	case req.Fault == nil:
 		f.memory.Connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
 	case errors.Is(control.FaultErr(req.Fault), overlay.ErrInferior):
@@ -324,22 +333,47 @@ func (d *directoryServer) Introduce(req *controlpb.SignalRequest, out grpc.Serve
 		return control.Status(err)
 	}
 	defer release()
+	site := d.targetSite(req)
+	err = d.introduce(ctx, id, req, func(event *controlpb.SignalEvent) error {
+		if event.Kind == controlpb.SignalEvent_ASSIGNED {
+			d.f.memory.Present(site, time.Now())
+		}
+		return out.Send(event)
+	})
+	if errors.Is(err, overlay.ErrUnknownSite) {
+		d.f.memory.Away(site, time.Now())
+	}
+	return control.Status(err)
+}
+
+// introduce passes a checked signalling request to the broker, or is its asker's end.
+func (d *directoryServer) introduce(ctx context.Context, id control.Identity, req *controlpb.SignalRequest, send func(*controlpb.SignalEvent) error) error {
 	if len(req.Offer) == 0 && d.f.gateway.StandsIn(overlay.Technique(req.Technique)) {
-		return control.Status(d.f.gateway.Ask(ctx, id.Name, req, out.Send))
+		return d.f.gateway.Ask(ctx, id.Name, req, send)
 	}
 	s, err := d.f.up.Get(ctx)
 	if err != nil {
-		return control.Status(err)
+		return err
 	}
 	in, err := controlpb.NewDirectoryClient(s.Conn()).Introduce(ctx, req)
 	if err != nil {
-		return control.Status(d.f.up.CallError(s, err))
+		return d.f.up.CallError(s, err)
 	}
-	return control.Status(d.f.passEvents(in, out, func(err error) error { return d.f.up.CallError(s, err) }))
+	return d.f.passEvents(in, send, func(err error) error { return d.f.up.CallError(s, err) })
+}
+
+// targetSite returns the site of a signalling request's target, "" if it is not known: the helper
+// has asked where the target is, but the answer may have been dropped since.
+func (d *directoryServer) targetSite(req *controlpb.SignalRequest) overlay.SiteID {
+	name, err := control.ProcessFromPB(req.Target)
+	if err != nil {
+		return ""
+	}
+	return d.f.resolver.SiteOf(name)
 }
 
 // passEvents copies events until the stream ends, and permits dialling the addresses in them.
-func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.SignalEvent], out grpc.ServerStreamingServer[controlpb.SignalEvent], callError func(error) error) error {
+func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.SignalEvent], send func(*controlpb.SignalEvent) error, callError func(error) error) error {
 	for {
 		event, err := in.Recv()
 		if errors.Is(err, io.EOF) {
@@ -352,7 +386,7 @@ func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.SignalEvent
 			return err
 		}
 		f.gateway.AllowRelay(event.Relay, gateway.AllowedFor)
-		if err := out.Send(event); err != nil {
+		if err := send(event); err != nil {
 			return err
 		}
 	}

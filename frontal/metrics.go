@@ -25,7 +25,7 @@ var (
 	metricTurnedAway  = metrics.Counter("isthmus_frontal_refused_connections_total", "Data connections refused.")
 	metricTraversals  = metrics.Counter("isthmus_frontal_meetings_total", "Coordinated traversals that the gateway took part in for its nodes, by result.", "result")
 	metricAttempts    = metrics.Counter("isthmus_frontal_attempts_total", "Attempts of techniques towards a site under the present plan, by result.", "to", "technique", "result")
-	metricBarred      = metrics.Gauge("isthmus_frontal_barred_techniques", "Techniques that are not tried for now because they failed again and again.")
+	metricBarred      = metrics.Gauge("isthmus_frontal_barred_techniques", "Techniques that are tried last for now because they failed again and again.")
 )
 
 // metrics returns the frontal's Prometheus metrics.

@@ -3,6 +3,7 @@ package frontal
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -33,8 +34,14 @@ func (t *targetServer) Introduced(in *controlpb.Signal, out grpc.ServerStreaming
 	t.f.gateway.AllowRelay(in.Relay, gateway.AllowedFor)
 	t.f.log.Info("signalling", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
 		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())
+	send := func(event *controlpb.SignalEvent) error {
+		if event.Kind == controlpb.SignalEvent_CONNECTED {
+			t.noteCall(in)
+		}
+		return out.Send(event)
+	}
 	if technique, err := control.TechniqueFromPB(in.Technique); err == nil && t.f.gateway.StandsIn(technique) {
-		if err := t.f.gateway.Answer(ctx, in, point, out.Send); err != nil {
+		if err := t.f.gateway.Answer(ctx, in, point, send); err != nil {
 			return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(err)})
 		}
 		return nil
@@ -43,7 +50,15 @@ func (t *targetServer) Introduced(in *controlpb.Signal, out grpc.ServerStreaming
 	if err != nil {
 		return control.Status(t.f.helperError(s, point, err))
 	}
-	return control.Status(t.f.passEvents(events, out, func(err error) error { return t.f.helperError(s, point, err) }))
+	return control.Status(t.f.passEvents(events, send, func(err error) error { return t.f.helperError(s, point, err) }))
+}
+
+// noteCall records that a process of another site has connected to one here.
+func (t *targetServer) noteCall(in *controlpb.Signal) {
+	technique, err := control.TechniqueFromPB(in.Technique)
+	if site := overlay.SiteID(in.AskerSite); err == nil && site != t.f.site {
+		t.f.memory.Called(site, technique, time.Now())
+	}
 }
 
 // check returns which helper plays the target's part of a signalling request, if the broker made it

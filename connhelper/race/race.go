@@ -22,18 +22,25 @@ const (
 	// most is the longest head start of a technique that is known to work. It may have stopped
 	// working, and then a job has waited that long for nothing.
 	most = 400 * time.Millisecond
+
+	// lastStart is when the last resorts start, unless everything else has failed before. What works
+	// has connected by then in all likelihood, and most of a dial's budget is left, even where the
+	// others fail in silence.
+	lastStart = 2 * time.Second
 )
 
 // Entry is one technique in a race.
 type Entry struct {
 	Step  overlay.Step
 	Start time.Duration // after the start of the race, at the latest
+	Last  bool          // a last resort: no ready carrier waits for it unless it runs
 }
 
 // LineUp returns when each step of a plan starts. The technique that last won between these sites,
 // if any, goes first, and the others follow only if it takes twice as long as it did: unnecessary
-// attempts cost other daemons something.
-func LineUp(steps []overlay.Step, winner DialResult) []Entry {
+// attempts cost other daemons something. The steps in last follow one after the other when all of
+// these have failed, or have not connected for so long that they will hardly do.
+func LineUp(steps, last []overlay.Step, winner DialResult) []Entry {
 	headStart := min(2*winner.Took, most)
 	if winner.Technique == overlay.Relay {
 		headStart = 0 // there may be a better one
@@ -51,18 +58,21 @@ func LineUp(steps []overlay.Step, winner DialResult) []Entry {
 	for i, s := range order {
 		switch {
 		case i == 0:
-			entries = append(entries, Entry{s, 0})
+			entries = append(entries, Entry{Step: s})
 			next = max(stagger, headStart)
 		case s.Technique == steps[0].Technique:
 			// It is better than the last winner, which may have won by bad luck: it starts at the
 			// same time, or it would never win again.
-			entries = append(entries, Entry{s, 0})
+			entries = append(entries, Entry{Step: s})
 		case s.Technique == overlay.Relay:
-			entries = append(entries, Entry{s, max(relayStart, headStart)})
+			entries = append(entries, Entry{Step: s, Start: max(relayStart, headStart)})
 		default:
-			entries = append(entries, Entry{s, next})
+			entries = append(entries, Entry{Step: s, Start: next})
 			next += stagger
 		}
+	}
+	for i, s := range last {
+		entries = append(entries, Entry{Step: s, Start: lastStart + time.Duration(i)*stagger, Last: true})
 	}
 	return entries
 }
@@ -89,8 +99,8 @@ func pick(entries []Entry, at []entryState, elapsed time.Duration) int {
 	if best < 0 || elapsed >= patience {
 		return best
 	}
-	for i := range entries {
-		if (at[i] == waiting || at[i] == running) && entries[i].Step.Technique < entries[best].Step.Technique {
+	for i, e := range entries {
+		if (at[i] == waiting && !e.Last || at[i] == running) && e.Step.Technique < entries[best].Step.Technique {
 			return -1
 		}
 	}

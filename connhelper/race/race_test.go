@@ -41,7 +41,7 @@ func TestLineUp(t *testing.T) {
 		{steps(overlay.SimultaneousOpen, overlay.Relay), DialResult{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 0s"},
 	} {
 		got := ""
-		for i, e := range LineUp(tc.steps, tc.winner) {
+		for i, e := range LineUp(tc.steps, nil, tc.winner) {
 			if i > 0 {
 				got += ", "
 			}
@@ -67,6 +67,11 @@ func (d dropper) Drop() { d() }
 // run races scripted attempts in virtual time and returns the winner, when it
 // was known, and which attempts were dropped.
 func run(t *testing.T, plan []overlay.Step, winner overlay.Technique, scripts map[overlay.Technique]script) (won overlay.Technique, after time.Duration, dropped []overlay.Technique, started map[overlay.Technique]time.Duration) {
+	return runLast(t, plan, nil, winner, scripts)
+}
+
+// runLast is run with last resorts.
+func runLast(t *testing.T, plan, last []overlay.Step, winner overlay.Technique, scripts map[overlay.Technique]script) (won overlay.Technique, after time.Duration, dropped []overlay.Technique, started map[overlay.Technique]time.Duration) {
 	started = map[overlay.Technique]time.Duration{}
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -91,7 +96,7 @@ func run(t *testing.T, plan []overlay.Step, winner overlay.Technique, scripts ma
 				dropped = append(dropped, s.Technique)
 			}), nil
 		}
-		entries := LineUp(plan, DialResult{Technique: winner})
+		entries := LineUp(plan, last, DialResult{Technique: winner})
 		got, i := Run(t.Context(), all.Go, entries, try)
 		after = time.Since(begin)
 		if i >= 0 {
@@ -192,7 +197,7 @@ func TestRaceIsCalledOff(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		begin := time.Now()
-		got, i := Run(ctx, all.Go, LineUp(steps(overlay.Direct, overlay.Relay), DialResult{}), func(ctx context.Context, _ overlay.Step) (dropper, error) {
+		got, i := Run(ctx, all.Go, LineUp(steps(overlay.Direct, overlay.Relay), nil, DialResult{}), func(ctx context.Context, _ overlay.Step) (dropper, error) {
 			<-ctx.Done()
 			return dropper(nil), ctx.Err()
 		})
@@ -201,4 +206,48 @@ func TestRaceIsCalledOff(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// TestLastResorts: a last resort starts when all else has failed or has been silent for long, and
+// delays nothing that connects before.
+func TestLastResorts(t *testing.T) {
+	const ms, never = time.Millisecond, time.Hour
+	for _, tc := range []struct {
+		name    string
+		last    []overlay.Step
+		scripts map[overlay.Technique]script
+		won     overlay.Technique
+		after   time.Duration
+		started map[overlay.Technique]time.Duration // of the last resorts
+	}{
+		{name: "another works", last: steps(overlay.Direct), scripts: map[overlay.Technique]script{overlay.HolePunching: {takes: never}, overlay.Relay: {takes: 70 * ms}},
+			won: overlay.Relay, after: patience},
+		{name: "the best of the others works", last: steps(overlay.Direct), scripts: map[overlay.Technique]script{overlay.HolePunching: {takes: 40 * ms}, overlay.Relay: {takes: never}},
+			won: overlay.HolePunching, after: 40 * ms},
+		{name: "only a relay is left", last: steps(overlay.Direct), scripts: map[overlay.Technique]script{overlay.HolePunching: {takes: 10 * ms, fails: true}, overlay.Relay: {takes: 300 * ms}},
+			won: overlay.Relay, after: 310 * ms},
+		{name: "all others fail", last: steps(overlay.Direct), scripts: map[overlay.Technique]script{overlay.HolePunching: {takes: 10 * ms, fails: true}, overlay.Relay: {takes: 20 * ms, fails: true}, overlay.Direct: {takes: 5 * ms}},
+			won: overlay.Direct, after: 35 * ms, started: map[overlay.Technique]time.Duration{overlay.Direct: 30 * ms}},
+		{name: "all others are silent", last: steps(overlay.Direct), scripts: map[overlay.Technique]script{overlay.HolePunching: {takes: never}, overlay.Relay: {takes: never}, overlay.Direct: {takes: 5 * ms}},
+			won: overlay.Direct, after: lastStart + 5*ms, started: map[overlay.Technique]time.Duration{overlay.Direct: lastStart}},
+		{name: "a slow relay after that", last: steps(overlay.Direct), scripts: map[overlay.Technique]script{overlay.HolePunching: {takes: never}, overlay.Relay: {takes: 3 * time.Second}, overlay.Direct: {takes: never}},
+			won: overlay.Relay, after: 3050 * ms, started: map[overlay.Technique]time.Duration{overlay.Direct: lastStart}},
+		{name: "one after the other", last: steps(overlay.Reversed, overlay.Direct), scripts: map[overlay.Technique]script{overlay.HolePunching: {fails: true}, overlay.Relay: {fails: true}, overlay.Reversed: {takes: 50 * ms, fails: true}, overlay.Direct: {takes: 5 * ms}},
+			won: overlay.Direct, after: 55 * ms, started: map[overlay.Technique]time.Duration{overlay.Reversed: 0, overlay.Direct: 50 * ms}},
+		{name: "nothing works", last: steps(overlay.Direct), scripts: map[overlay.Technique]script{overlay.HolePunching: {fails: true}, overlay.Relay: {fails: true}, overlay.Direct: {takes: 5 * ms, fails: true}},
+			after: 5 * ms, started: map[overlay.Technique]time.Duration{overlay.Direct: 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			won, after, _, started := runLast(t, steps(overlay.HolePunching, overlay.Relay), tc.last, 0, tc.scripts)
+			if won != tc.won || after != tc.after {
+				t.Errorf("%v after %v, want %v after %v", won, after, tc.won, tc.after)
+			}
+			for _, s := range tc.last {
+				at, tried := started[s.Technique]
+				if want, try := tc.started[s.Technique]; tried != try || at != want {
+					t.Errorf("%v started %v after %v, want %v after %v", s.Technique, tried, at, try, want)
+				}
+			}
+		})
+	}
 }

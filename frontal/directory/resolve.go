@@ -310,6 +310,16 @@ func (r *Resolver) NodeOf(name overlay.ProcessName) string {
 	return name.String()
 }
 
+// SiteOf returns the site of a process, "" if it is not known.
+func (r *Resolver) SiteOf(name overlay.ProcessName) overlay.SiteID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.cache.points.Get(name); ok {
+		return overlay.SiteID(e.point.Site)
+	}
+	return ""
+}
+
 // Report drops the cached answer about a process if it is the one that failed.
 func (r *Resolver) Report(name overlay.ProcessName, generation overlay.Generation) {
 	r.mu.Lock()

@@ -1,6 +1,13 @@
 // Package outcomes records the outcomes of the techniques between this site and each other one:
-// which connected last, and which are not worth an attempt for now. It decides about no technique;
-// helpers weigh its advice. It has one lock and no clock.
+// which connected last, and which are to be tried last for now, because they failed (barred) or are
+// slow (inferior). It decides about no technique; helpers weigh its advice. It has one lock and no
+// clock.
+//
+// A bar is there to save time while another technique works. It must not outlive a disturbance of
+// the network between the sites, in which everything fails. So it is short at first and doubles, none
+// is advised where nothing works, and it ends when there is news that such a disturbance is over:
+// another technique works again that failed at the same time; a process of the other site connects
+// to one here, for the first time since; the broker is back, or says that the other site is.
 package outcomes
 
 import (
@@ -12,14 +19,23 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How long an outcome counts, how many failures in a row bar a technique, and how long it is barred
-// before one more attempt: one that worked under the same plan will work again after a disturbance,
-// and links that had to leave it wait for that.
 const (
-	winnerLife  = time.Hour
-	maxTries    = 3
-	barredFor   = time.Hour
-	disturbance = 15 * time.Second
+	winnerLife = time.Hour // how long a success counts
+
+	// maxTries failures in a row bar a technique for firstBar, and each failure after a bar bars it
+	// for twice as long: the failures may be a disturbance's, as many short ones are over by then. One
+	// that worked under the same plan is barred for firstBar each time: it will work again, and links
+	// that had to leave it wait for that.
+	maxTries = 3
+	firstBar = 15 * time.Second
+	maxBar   = time.Hour
+
+	// A bar ends early only if its failures began minSilence ago: what fails just before another
+	// technique connects failed in the same dials, and not in a disturbance. Failures that began at
+	// most overlap apart may be of one disturbance: an attempt takes up to half of that, and the other
+	// half may pass until a dead session is noticed.
+	minSilence = 5 * time.Second
+	overlap    = 30 * time.Second
 
 	// A technique that was measured to be much slower than another is skipped for firstInferior,
 	// and for twice as long if it still is slower after that.
@@ -29,8 +45,8 @@ const (
 
 // Memory records the outcomes of the techniques between this site and each other one. All ranks of
 // the site share it, so that a path that cannot work is tried three times by the whole site and
-// then once an hour, not once per link. Its data about a site belongs to one plan: if either site's
-// profile changes, so does the plan, and everything is tried again.
+// then ever more rarely, up to once an hour, not once per link. Its data about a site belongs to one
+// plan: if either site's profile changes, so does the plan, and everything is tried again.
 //
 // Time is an argument.
 type Memory struct {
@@ -43,15 +59,21 @@ type siteMemory struct {
 	winner overlay.Technique
 	won    time.Time
 	techs  map[overlay.Technique]*techniqueMemory
+
+	met  time.Time // when processes of the two sites last connected without a relay, from either end
+	away time.Time // since when the broker says that the site's frontal has no session; zero: it does not
 }
 
 // techniqueMemory is one technique between two sites.
 type techniqueMemory struct {
-	successes, failures int // total
-	inARow              int // failures since the last success
-	lastFailure         time.Time
+	successes, failures int       // total
+	inARow              int       // failures since the last success, or since the bar was ended
+	firstInARow         time.Time // time of the first of these
 	lastReason          string
 	setup               time.Duration // of the last success
+
+	barred    time.Time     // until when it is
+	barredFor time.Duration // the length of that time
 
 	inferior       time.Time     // until when it is skipped for a faster one
 	inferiorFor    time.Duration // the length of that time
@@ -83,10 +105,85 @@ func (m *Memory) Connected(site overlay.SiteID, plan uint64, t overlay.Technique
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(site, plan)
-	s.winner, s.won = t, now
 	tm := s.tech(t)
+	s.worksAgain(tm, now)
+	if t != overlay.Relay {
+		s.met = now
+	}
+	s.winner, s.won = t, now
 	tm.successes++
-	tm.inARow, tm.setup = 0, setup
+	tm.setup = setup
+	tm.endBar()
+}
+
+// Called records that a process of the site connected to one of this site by t. That does not prove
+// that t works from here, but that the network is there. Unknown sites are ignored: no bar is to be
+// ended.
+func (m *Memory) Called(site overlay.SiteID, t overlay.Technique, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sites[site]
+	if s == nil {
+		return
+	}
+	if own := s.techs[t]; own != nil {
+		s.worksAgain(own, now)
+	}
+	if t != overlay.Relay { // which works also where the sites do not reach each other
+		s.endBars(s.met, now)
+		s.met = now
+	}
+}
+
+// worksAgain ends the bars of techniques that failed together with tm, which works now.
+func (s *siteMemory) worksAgain(tm *techniqueMemory, now time.Time) {
+	if tm.inARow > 0 {
+		s.endBars(tm.firstInARow.Add(-overlap), now)
+	}
+}
+
+// endBars ends the bars of techniques whose failures in a row all came after since: they were those
+// of a disturbance that is over.
+func (s *siteMemory) endBars(since, now time.Time) {
+	for _, tm := range s.techs {
+		if tm.firstInARow.After(since) && now.Sub(tm.firstInARow) >= minSilence {
+			tm.endBar()
+		}
+	}
+}
+
+// endBar forgets the failures in a row.
+func (tm *techniqueMemory) endBar() {
+	tm.inARow, tm.barred, tm.barredFor = 0, time.Time{}, 0
+}
+
+// Rejoined records that this site has a session with a broker again, after it had none since a time:
+// it may have been cut off from every other site.
+func (m *Memory) Rejoined(since, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sites {
+		s.endBars(since.Add(-overlap), now)
+	}
+}
+
+// Away records that the broker said that the site's frontal has no session with it.
+func (m *Memory) Away(site overlay.SiteID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sites[site]; s != nil && s.away.IsZero() {
+		s.away = now
+	}
+}
+
+// Present records that the broker called the site's frontal.
+func (m *Memory) Present(site overlay.SiteID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sites[site]; s != nil && !s.away.IsZero() {
+		s.endBars(s.away.Add(-overlap), now)
+		s.away = time.Time{}
+	}
 }
 
 // Failed records that t did not work, and why.
@@ -96,11 +193,22 @@ func (m *Memory) Failed(site overlay.SiteID, plan uint64, t overlay.Technique, r
 	s := m.of(site, plan)
 	tm := s.tech(t)
 	tm.failures++
-	tm.inARow++
-	tm.lastFailure, tm.lastReason = now, reason
+	if tm.inARow++; tm.inARow == 1 {
+		tm.firstInARow = now
+	}
+	tm.lastReason = reason
 	if s.winner == t {
 		s.winner = 0
 	}
+	if t == overlay.Relay || tm.inARow < maxTries || now.Before(tm.barred) { // many links may report at once
+		return
+	}
+	if tm.barredFor == 0 || tm.successes > 0 {
+		tm.barredFor = firstBar
+	} else {
+		tm.barredFor = min(2*tm.barredFor, maxBar)
+	}
+	tm.barred = now.Add(tm.barredFor)
 }
 
 // Inferior records that a link by t was abandoned for another path, and why. Many links may report
@@ -124,11 +232,11 @@ func (m *Memory) Inferior(site overlay.SiteID, plan uint64, t overlay.Technique,
 	tm.inferior, tm.inferiorReason = now.Add(tm.inferiorFor), reason
 }
 
-// Bar is a technique that is not to be tried for now.
+// Bar is a technique that is to be tried only when the others have not connected.
 type Bar struct {
 	Technique overlay.Technique
 	Reason    string
-	Inferior  bool // it connects, and is used only if nothing else does
+	Inferior  bool // it connects, but carries less
 }
 
 // Winner is the technique that connected last.
@@ -138,7 +246,7 @@ type Winner struct {
 }
 
 // Advice returns the technique that worked last, if that was recent, and those that are barred. The
-// relay is never barred: it is the last resort.
+// relay is never barred, and where all that was tried has failed nothing is: no time would be saved.
 func (m *Memory) Advice(site overlay.SiteID, plan uint64, now time.Time) (winner Winner, barred []Bar) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,20 +267,24 @@ func (m *Memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner
 			barred = append(barred, Bar{t, fmt.Sprintf("%s; to be tried again in %v", tm.inferiorReason, tm.inferior.Sub(now).Round(time.Second)), true})
 			continue
 		}
-		if t == overlay.Relay || tm.inARow < maxTries {
-			continue
-		}
-		rest, round := barredFor, time.Minute
-		if tm.successes > 0 {
-			rest, round = disturbance, time.Second
-		}
-		if again := tm.lastFailure.Add(rest); now.Before(again) {
+		if now.Before(tm.barred) && s.hasOther() {
 			barred = append(barred, Bar{Technique: t, Reason: fmt.Sprintf("failed %d times in a row, to be tried again in %v: %s",
-				tm.inARow, again.Sub(now).Round(round), tm.lastReason)})
+				tm.inARow, tm.barred.Sub(now).Round(time.Second), tm.lastReason)})
 		}
 	}
 	sort.Slice(barred, func(i, j int) bool { return barred[i].Technique < barred[j].Technique })
 	return winner, barred
+}
+
+// hasOther reports whether there is a technique to take in place of the barred ones. A relay may
+// connect each time and yet carry nothing.
+func (s *siteMemory) hasOther() bool {
+	for _, tm := range s.techs {
+		if tm.inARow < maxTries {
+			return true
+		}
+	}
+	return false
 }
 
 // SiteStatus is the data about one site, for Status.

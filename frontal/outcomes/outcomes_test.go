@@ -1,6 +1,7 @@
 package outcomes
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,72 +9,213 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
+// memoryTest is a memory of siteb at a time that the test sets.
+type memoryTest struct {
+	*testing.T
+	m *Memory
+}
+
+// expect compares the advice at a time.
+func (t memoryTest) expect(when time.Time, plan uint64, winner overlay.Technique, barred ...overlay.Technique) {
+	t.Helper()
+	w, bs := t.m.Advice("siteb", plan, when)
+	var got []overlay.Technique
+	for _, b := range bs {
+		got = append(got, b.Technique)
+	}
+	if w.Technique != winner || !slices.Equal(got, barred) {
+		t.Fatalf("winner %v, barred %v; want %v, %v", w.Technique, bs, winner, barred)
+	}
+}
+
+// fail records a number of failures under plan 1.
+func (t memoryTest) fail(tech overlay.Technique, n int, when time.Time) {
+	for range n {
+		t.m.Failed("siteb", 1, tech, "silence", when)
+	}
+}
+
 func TestMemory(t *testing.T) {
-	m := New()
+	m := memoryTest{t, New()}
 	t0 := time.Unix(1_000_000, 0)
-	expect := func(when time.Time, plan uint64, winner overlay.Technique, barred ...overlay.Technique) {
-		t.Helper()
-		w, bs := m.Advice("siteb", plan, when)
-		if w.Technique != winner || len(bs) != len(barred) {
-			t.Fatalf("winner %v, barred %v; want %v, %v", w.Technique, bs, winner, barred)
-		}
-		for i, b := range bs {
-			if b.Technique != barred[i] {
-				t.Fatalf("barred %v, want %v", bs, barred)
-			}
-		}
-	}
-	expect(t0, 1, 0)
-	for range 2 {
-		m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0)
-	}
-	expect(t0, 1, 0)
-	m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0)
-	m.Connected("siteb", 1, overlay.Relay, 40*time.Millisecond, t0)
-	expect(t0, 1, overlay.Relay, overlay.SimultaneousOpen)
-	if w, _ := m.Advice("siteb", 1, t0); w.Setup != 40*time.Millisecond {
+	m.expect(t0, 1, 0)
+	m.fail(overlay.SimultaneousOpen, 2, t0)
+	m.m.Connected("siteb", 1, overlay.Relay, 40*time.Millisecond, t0)
+	m.expect(t0, 1, overlay.Relay)
+	m.fail(overlay.SimultaneousOpen, 1, t0)
+	m.expect(t0, 1, overlay.Relay, overlay.SimultaneousOpen)
+	if w, _ := m.m.Advice("siteb", 1, t0); w.Setup != 40*time.Millisecond {
 		t.Errorf("the relay took %v", w.Setup)
 	}
-	if _, bs := m.Advice("siteb", 1, t0.Add(20*time.Minute)); !strings.Contains(bs[0].Reason, "failed 3 times in a row, to be tried again in 40m0s: silence") {
+	if _, bs := m.m.Advice("siteb", 1, t0.Add(4*time.Second)); !strings.Contains(bs[0].Reason, "failed 3 times in a row, to be tried again in 11s: silence") {
 		t.Errorf("reason %q", bs[0].Reason)
 	}
-	expect(t0.Add(59*time.Minute), 1, overlay.Relay, overlay.SimultaneousOpen)
-	expect(t0.Add(61*time.Minute), 1, 0) // one more attempt, and the winner is old
 
-	// One more failure bars it for another hour at once; a success ends that.
-	m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(61*time.Minute))
-	expect(t0.Add(62*time.Minute), 1, 0, overlay.SimultaneousOpen)
-	m.Connected("siteb", 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(63*time.Minute))
-	expect(t0.Add(63*time.Minute), 1, overlay.SimultaneousOpen)
+	// A success ends the bar. The winner is forgotten after an hour.
+	m.expect(t0.Add(14*time.Second), 1, overlay.Relay, overlay.SimultaneousOpen)
+	m.expect(t0.Add(15*time.Second), 1, overlay.Relay)
+	m.expect(t0.Add(61*time.Minute), 1, 0)
+	m.m.Connected("siteb", 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(63*time.Minute))
+	m.expect(t0.Add(63*time.Minute), 1, overlay.SimultaneousOpen)
 
 	// A winner that fails is no longer the winner; the relay is never barred.
-	m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(64*time.Minute))
-	expect(t0.Add(64*time.Minute), 1, 0)
-	for range 5 {
-		m.Failed("siteb", 1, overlay.Relay, "no proxy", t0.Add(64*time.Minute))
-	}
-	expect(t0.Add(64*time.Minute), 1, 0)
+	later := t0.Add(64 * time.Minute)
+	m.fail(overlay.SimultaneousOpen, 1, later)
+	m.expect(later, 1, 0)
+	m.fail(overlay.Relay, 2, later)
+	m.expect(later, 1, 0)
 
-	// One that has worked is barred for a short time only.
-	for range 3 {
-		m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(64*time.Minute))
-	}
-	expect(t0.Add(64*time.Minute+14*time.Second), 1, 0, overlay.SimultaneousOpen)
-	expect(t0.Add(64*time.Minute+15*time.Second), 1, 0)
-	m.Connected("siteb", 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(64*time.Minute))
-	m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(64*time.Minute))
+	// One that has worked is barred for a short time only, each time.
+	m.fail(overlay.SimultaneousOpen, 2, later)
+	m.expect(later.Add(14*time.Second), 1, 0, overlay.SimultaneousOpen)
+	m.expect(later.Add(15*time.Second), 1, 0)
+	m.fail(overlay.SimultaneousOpen, 1, later.Add(time.Minute))
+	m.expect(later.Add(74*time.Second), 1, 0, overlay.SimultaneousOpen)
+	m.expect(later.Add(75*time.Second), 1, 0)
 
 	// Another plan means another network: the old outcomes are discarded.
-	for range 3 {
-		m.Failed("siteb", 1, overlay.HolePunching, "silence", t0.Add(64*time.Minute))
-	}
-	expect(t0.Add(64*time.Minute), 1, 0, overlay.HolePunching)
-	expect(t0.Add(64*time.Minute), 2, 0)
-	m.Failed("siteb", 2, overlay.HolePunching, "silence", t0.Add(64*time.Minute))
-	expect(t0.Add(64*time.Minute), 2, 0)
-	if st := m.Status(t0.Add(64 * time.Minute)); len(st) != 1 || len(st[0].Techniques) != 1 || st[0].Techniques[0].Failures != 1 {
+	m.fail(overlay.HolePunching, 3, later)
+	m.expect(later, 1, 0, overlay.SimultaneousOpen, overlay.HolePunching)
+	m.expect(later, 2, 0)
+	m.m.Failed("siteb", 2, overlay.HolePunching, "silence", later)
+	m.expect(later, 2, 0)
+	if st := m.m.Status(later); len(st) != 1 || len(st[0].Techniques) != 1 || st[0].Techniques[0].Failures != 1 {
 		t.Errorf("status %+v", st)
 	}
+}
+
+// A technique that never works is tried ever more rarely, up to once an hour, regardless of how many
+// links fail at once and of how many try it as their last resort meanwhile.
+func TestBarsDouble(t *testing.T) {
+	m := memoryTest{t, New()}
+	now := time.Unix(1_000_000, 0)
+	m.m.Connected("siteb", 1, overlay.Relay, time.Millisecond, now)
+	for _, want := range []time.Duration{
+		15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute, time.Hour, time.Hour,
+	} {
+		m.fail(overlay.Direct, 1000, now)
+		m.fail(overlay.Direct, 1000, now.Add(want/2))
+		m.expect(now.Add(want-time.Second), 1, overlay.Relay, overlay.Direct)
+		if now = now.Add(want); want < time.Hour {
+			m.expect(now, 1, overlay.Relay)
+		}
+		m.m.Connected("siteb", 1, overlay.Relay, time.Millisecond, now)
+	}
+}
+
+// Where all that was tried has failed nothing is barred: not the only technique, and not one beside a
+// relay that connects and then carries nothing.
+func TestNothingIsBarredWhereNothingWorks(t *testing.T) {
+	m := memoryTest{t, New()}
+	t0 := time.Unix(1_000_000, 0)
+	m.fail(overlay.Direct, 5, t0)
+	m.expect(t0, 1, 0)
+	m.m.Connected("siteb", 1, overlay.Relay, time.Millisecond, t0)
+	m.expect(t0, 1, overlay.Relay, overlay.Direct)
+	m.fail(overlay.Relay, 2, t0)
+	m.expect(t0, 1, 0, overlay.Direct)
+	m.fail(overlay.Relay, 1, t0)
+	m.expect(t0, 1, 0)
+}
+
+// A bar ends with news that the disturbance is over in which it was set, and with nothing else.
+func TestNewsEndBars(t *testing.T) {
+	const direct, reversed, punching, relay = overlay.Direct, overlay.Reversed, overlay.HolePunching, overlay.Relay
+	t0 := time.Unix(1_000_000, 0)
+	at := func(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
+	// Direct fails from second 105 on and is barred a third time in second 152, for a minute. Punching
+	// has connected before.
+	for _, tc := range []struct {
+		name   string
+		before func(m *Memory) // until second 100
+		news   func(m *Memory) // in second 160, or later
+		ends   bool
+	}{
+		{name: "none", news: func(*Memory) {}},
+		{name: "a call by the same technique", news: func(m *Memory) { m.Called("siteb", direct, at(160)) }, ends: true},
+		{name: "a call by another one", news: func(m *Memory) { m.Called("siteb", punching, at(160)) }, ends: true},
+		{name: "a call by relay", news: func(m *Memory) { m.Called("siteb", relay, at(160)) }},
+		{name: "a call by relay, which had failed", news: func(m *Memory) {
+			m.Failed("siteb", 1, relay, "silence", at(110))
+			m.Called("siteb", relay, at(160))
+		}, ends: true},
+		{name: "a call of another site", news: func(m *Memory) { m.Called("sitec", direct, at(160)) }},
+		{name: "a call in the meantime", news: func(m *Memory) {
+			m.Called("siteb", punching, at(106))
+			m.Called("siteb", punching, at(160))
+		}},
+		{name: "a call before", before: func(m *Memory) { m.Called("siteb", punching, at(100)) }, news: func(m *Memory) { m.Called("siteb", punching, at(160)) }, ends: true},
+		{name: "a relay that works all the time", news: func(m *Memory) { m.Connected("siteb", 1, relay, time.Millisecond, at(160)) }},
+		{name: "a relay that works again", news: func(m *Memory) {
+			m.Failed("siteb", 1, relay, "silence", at(110))
+			m.Connected("siteb", 1, relay, time.Millisecond, at(160))
+		}, ends: true},
+		{name: "a relay that works again, and had failed long before", before: func(m *Memory) {
+			m.Failed("siteb", 1, relay, "silence", at(0))
+		}, news: func(m *Memory) { m.Connected("siteb", 1, relay, time.Millisecond, at(160)) }, ends: true},
+		{name: "a relay that failed later and works again", news: func(m *Memory) {
+			m.Failed("siteb", 1, relay, "silence", at(190))
+			m.Connected("siteb", 1, relay, time.Millisecond, at(200))
+		}},
+		{name: "another technique that works again", news: func(m *Memory) {
+			m.Failed("siteb", 1, reversed, "silence", at(110))
+			m.Connected("siteb", 1, reversed, time.Millisecond, at(160))
+		}, ends: true},
+		{name: "another technique that works all the time", news: func(m *Memory) { m.Connected("siteb", 1, punching, time.Millisecond, at(160)) }},
+		{name: "a broker after an outage", news: func(m *Memory) { m.Rejoined(at(104), at(160)) }, ends: true},
+		{name: "a broker after a later outage", news: func(m *Memory) { m.Rejoined(at(190), at(200)) }},
+		{name: "a site that was away", news: func(m *Memory) {
+			m.Away("siteb", at(110))
+			m.Away("siteb", at(190))
+			m.Present("siteb", at(160))
+		}, ends: true},
+		{name: "a site that was not away", news: func(m *Memory) { m.Present("siteb", at(160)) }},
+		{name: "another site that was away", news: func(m *Memory) {
+			m.Away("sitec", at(110))
+			m.Present("sitec", at(160))
+		}},
+		{name: "a site that was away later", news: func(m *Memory) {
+			m.Away("siteb", at(190))
+			m.Present("siteb", at(200))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := memoryTest{t, New()}
+			m.m.Connected("siteb", 1, punching, time.Millisecond, t0)
+			if tc.before != nil {
+				tc.before(m.m)
+			}
+			for _, second := range []int{105, 106, 107, 122, 152} {
+				m.fail(direct, 1, at(second))
+			}
+			if _, bs := m.m.Advice("siteb", 1, at(205)); len(bs) != 1 {
+				t.Fatalf("barred before the news: %v", bs)
+			}
+			tc.news(m.m)
+			if _, bs := m.m.Advice("siteb", 1, at(205)); (len(bs) == 0) != tc.ends {
+				t.Errorf("barred after the news: %v", bs)
+			}
+			if tc.ends { // and what failed before counts no more
+				m.fail(direct, 2, at(205))
+				if _, bs := m.m.Advice("siteb", 1, at(205)); len(bs) != 0 {
+					t.Errorf("barred by two failures after the news: %v", bs)
+				}
+			}
+		})
+	}
+}
+
+// Failures just before another technique connects are of the same dials, and no disturbance: a
+// technique that a firewall refuses at once stays barred, however many links dial together.
+func TestRefusalsAreNoDisturbance(t *testing.T) {
+	m := memoryTest{t, New()}
+	now := time.Unix(1_000_000, 0)
+	m.fail(overlay.Direct, 100, now)
+	m.m.Called("siteb", overlay.Reversed, now.Add(time.Second))
+	m.m.Connected("siteb", 1, overlay.Reversed, time.Millisecond, now.Add(time.Second))
+	m.expect(now.Add(2*time.Second), 1, overlay.Reversed, overlay.Direct)
+	m.m.Called("siteb", overlay.Reversed, now.Add(10*time.Second))
+	m.expect(now.Add(11*time.Second), 1, overlay.Reversed, overlay.Direct)
 }
 
 // TestInferiorMemory: a technique that is slower than another is skipped for a time that doubles

@@ -78,15 +78,18 @@ func New(who string, addrs []string, patience time.Duration, log *slog.Logger) *
 	return u
 }
 
-// Opened records that s is now the session with that broker.
-func (u *Set) Opened(to *Uplink, s *control.Session, broker string, epoch uint64) {
+// Opened records that s is now the session with that broker. If there was none with any broker, it
+// returns since when, otherwise the zero time.
+func (u *Set) Opened(to *Uplink, s *control.Session, broker string, epoch uint64) (outage time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	to.session, to.broker, to.epoch, to.since, to.cause = s, broker, epoch, time.Now(), nil
 	if u.asked == nil {
+		outage = u.since
 		u.choose(nil)
 	}
 	u.change()
+	return outage
 }
 
 // Lost records that s has ended.

@@ -1292,7 +1292,7 @@ func (x *Answer) GetMemory() *Memory {
 type Memory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Winner        uint32                 `protobuf:"varint,1,opt,name=winner,proto3" json:"winner,omitempty"`                  // technique that connected last; 0: none did lately
-	Barred        []*Barred              `protobuf:"bytes,2,rep,name=barred,proto3" json:"barred,omitempty"`                   // techniques that are not worth a try for now
+	Barred        []*Barred              `protobuf:"bytes,2,rep,name=barred,proto3" json:"barred,omitempty"`                   // techniques to be tried last for now
 	SetupUs       uint32                 `protobuf:"varint,3,opt,name=setup_us,json=setupUs,proto3" json:"setup_us,omitempty"` // how long the winner took
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1353,7 +1353,7 @@ type Barred struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Technique     uint32                 `protobuf:"varint,1,opt,name=technique,proto3" json:"technique,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Inferior      bool                   `protobuf:"varint,3,opt,name=inferior,proto3" json:"inferior,omitempty"` // it connects, but another carries more: for when nothing else does
+	Inferior      bool                   `protobuf:"varint,3,opt,name=inferior,proto3" json:"inferior,omitempty"` // it connects, but another carries more: before those that failed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2528,6 +2528,7 @@ type ReportRequest struct {
 	TargetSite    string                 `protobuf:"bytes,5,opt,name=target_site,json=targetSite,proto3" json:"target_site,omitempty"`
 	SetupUs       uint32                 `protobuf:"varint,6,opt,name=setup_us,json=setupUs,proto3" json:"setup_us,omitempty"` // how long that took
 	Plan          uint64                 `protobuf:"fixed64,7,opt,name=plan,proto3" json:"plan,omitempty"`                     // digest of the plan that was followed
+	Called        uint32                 `protobuf:"varint,8,opt,name=called,proto3" json:"called,omitempty"`                  // helper to frontal: in place of technique, by which a process of target_site
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2607,6 +2608,13 @@ func (x *ReportRequest) GetSetupUs() uint32 {
 func (x *ReportRequest) GetPlan() uint64 {
 	if x != nil {
 		return x.Plan
+	}
+	return 0
+}
+
+func (x *ReportRequest) GetCalled() uint32 {
+	if x != nil {
+		return x.Called
 	}
 	return 0
 }
@@ -5378,7 +5386,7 @@ const file_control_proto_rawDesc = "" +
 	"\vUNREACHABLE\x10\x03\x12\n" +
 	"\n" +
 	"\x06SILENT\x10\x04\x12\f\n" +
-	"\bPROMISED\x10\x05\"\x83\x02\n" +
+	"\bPROMISED\x10\x05\"\x9b\x02\n" +
 	"\rReportRequest\x123\n" +
 	"\x06target\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\x12\x1e\n" +
 	"\n" +
@@ -5389,7 +5397,8 @@ const file_control_proto_rawDesc = "" +
 	"\vtarget_site\x18\x05 \x01(\tR\n" +
 	"targetSite\x12\x19\n" +
 	"\bsetup_us\x18\x06 \x01(\rR\asetupUs\x12\x12\n" +
-	"\x04plan\x18\a \x01(\x06R\x04plan\"\x10\n" +
+	"\x04plan\x18\a \x01(\x06R\x04plan\x12\x16\n" +
+	"\x06called\x18\b \x01(\rR\x06called\"\x10\n" +
 	"\x0eReportResponse\"\x9b\x06\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
