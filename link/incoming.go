@@ -30,7 +30,7 @@ func (m *Mesh) accept(ctx context.Context) error {
 
 // answer makes a link of an incoming carrier, if its pair accepts it.
 func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var a *attempt
 	var id carrierID

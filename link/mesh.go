@@ -16,6 +16,11 @@ const (
 	// handshakeTimeout bounds everything between a carrier and its link: a few round trips, and the
 	// peer's decision, which takes at most patience.
 	handshakeTimeout = 10 * time.Second
+	// answerTimeout is the same for a carrier that the peer dialled. It is longer because this end
+	// may have the carrier first: the dialler's helper waits up to half a second for a better one.
+	// If this end gave up first, the dialler would find the carrier closed, and not learn that
+	// nothing arrives on it, of which the size of the packets may be the cause (hedge.go).
+	answerTimeout = handshakeTimeout + 2*time.Second
 	// patience is how long a carrier of the higher rank waits for the lower
 	// rank's own dial: a plan's first technique may take seconds to time out,
 	// while this carrier is ready.

@@ -1,7 +1,12 @@
 package link
 
 import (
+	"context"
+	"errors"
+	"io"
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -69,6 +74,83 @@ func usedPaths(l *Link) (paths []overlay.Path) {
 		}
 	}
 	return paths
+}
+
+// TestDiallerGivesUpFirst: where large packets vanish and there is no relay, the dialler reports
+// that nothing arrived, which makes its helper try small packets, also if its helper handed the
+// carrier over later than the peer's helper did.
+func TestDiallerGivesUpFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		low := &swallower{accepts: make(chan overlay.Carrier, 8), outcomes: make(chan error, 8)}
+		high := &swallower{accepts: make(chan overlay.Carrier, 8)}
+		low.peer = high
+		a, b := startEnd(identity(t, 0), 2, low), startEnd(identity(t, 1), 2, high)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			a.mesh.Connect(ctx, 1)
+		}()
+		if err := <-low.outcomes; !stalled(err) {
+			t.Errorf("reported of the path: %v", err)
+		}
+		cancel()
+		<-ended
+		a.close(t)
+		b.close(t)
+	})
+}
+
+// swallower is a process's connector whose only path carries nothing but the end of a connection.
+type swallower struct {
+	peer     *swallower
+	accepts  chan overlay.Carrier
+	outcomes chan error // of dials
+}
+
+// slowHandover is how long after the peer the dialler gets its carrier: a race of techniques waits
+// that long for a better one.
+const slowHandover = 500 * time.Millisecond
+
+func (s *swallower) Dial(ctx context.Context, _ overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	if ways.Techniques() == overlay.RelayOnly {
+		return overlay.Carrier{}, overlay.ErrNoPath
+	}
+	near, far := net.Pipe()
+	path := overlay.Path{Technique: overlay.Direct}
+	s.peer.accepts <- overlay.Carrier{Conn: swallowing{far}, Path: path}
+	select {
+	case <-time.After(slowHandover):
+		return overlay.Carrier{Conn: swallowing{near}, Path: path, Outcome: func(err error) { s.outcomes <- err }}, nil
+	case <-ctx.Done():
+		near.Close()
+		return overlay.Carrier{}, ctx.Err()
+	}
+}
+
+func (s *swallower) Accept(ctx context.Context) (overlay.Carrier, error) {
+	select {
+	case c := <-s.accepts:
+		return c, nil
+	case <-ctx.Done():
+		return overlay.Carrier{}, ctx.Err()
+	}
+}
+
+func (s *swallower) Close() error { return nil }
+
+// swallowing is a connection on which nothing that is written arrives. Its errors are of the type
+// that a socket's have.
+type swallowing struct{ net.Conn }
+
+func (c swallowing) Write(b []byte) (int, error) { return len(b), nil }
+
+func (c swallowing) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &net.OpError{Op: "read", Net: "pipe", Err: err}
+	}
+	return n, err
 }
 
 // TestWaysBackAndUp tests waysBack and waysUp as tables.
