@@ -71,9 +71,9 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 		p.resize()
 		p.giveCredit(!f.Grow)
 	case protocol.Copy:
-		to := f.Request.Buf
+		to, from := f.Request.Buf, f.Message.Data
 		e.mu.Unlock()
-		copy(to, f.Message.Data)
+		copy(to, from)
 		e.mu.Lock()
 		e.core.UnexpectedCopied(f.Request, f.Message)
 	case protocol.Fetch:

@@ -80,7 +80,7 @@ func (s *arrivals) drop(a *arrival) {
 
 // eagerReceived is Peer.EagerReceived.
 func (s *arrivals) eagerReceived(p *Peer, x *msgContext, env wire.Envelope) error {
-	if env.Flags != 0 {
+	if env.Flags != 0 || env.ID != 0 {
 		return fmt.Errorf("%w: an eager synchronous message of a rank with replicas", wire.ErrMalformed)
 	}
 	in, cost := &p.In, int(env.Length)+MessageCost

@@ -45,7 +45,8 @@ const (
 	Complete
 	// Credit: call Resize; then send Peer the envelope that ReturnCredit returns.
 	Credit
-	// Copy: copy Message.Data to Request's buffer, perhaps without the lock, and call Given.
+	// Copy: copy Message.Data to Request's buffer, perhaps without the lock, and call UnexpectedCopied. Until
+	// then nothing else changes the two, whatever happens to the peer or to the request.
 	Copy
 	// Fetch: get the bytes of Transfer from the buffer Transfer.Exposed, and call FetchDone at the
 	// end; if that is not possible, call SendCTS.

@@ -72,7 +72,9 @@ func (c *Core) MatchUnexpected(r *Request, m *Message) {
 		r.arrival, a.request, a.message = a, r, nil
 	}
 	if r.Err == nil {
-		if len(m.Data) > c.maxCopied {
+		// A message that another process may send again is copied under the lock: if its sender were lost
+		// meanwhile, both would write to the buffer.
+		if len(m.Data) > c.maxCopied && m.arrival == nil {
 			c.emit(Effect{Kind: Copy, Request: r, Message: m})
 			return
 		}
@@ -102,7 +104,9 @@ func (c *Core) UnexpectedCopied(r *Request, m *Message) {
 	case m.rts && p.Failed != nil:
 		c.finish(r, p.Failed)
 	case m.rts:
-		m.transfer = p.startTransfer(r, m.id, uint64(len(m.Data)), wire.EnvelopeLate, m.exposed)
+		if m.transfer = p.startTransfer(r, m.id, uint64(len(m.Data)), wire.EnvelopeLate, m.exposed); r.GiveUp != nil { // while it was copied
+			p.StopReceive(r)
+		}
 	default:
 		if m.id != 0 {
 			p.emitControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: m.id})
