@@ -54,7 +54,7 @@ func (t *linkTransport) leaveToken() {
 	}
 }
 
-// releaseReading returns the reading token. mu is held.
+// releaseReading returns the reading token. mu is held, and may be released.
 func (t *linkTransport) releaseReading(stays bool) {
 	t.reading.busy = false
 	if t.bellsOnly && !stays {
@@ -67,6 +67,10 @@ func (t *linkTransport) releaseReading(stays bool) {
 	case !stays:
 		t.reading.attended = false
 		t.idle.startChecks()
+	}
+	if t.proto.Failed != nil { // perhaps lost by another goroutine, which left the receive to this one
+		t.proto.ReadEnded()
+		t.user.carryOut()
 	}
 }
 

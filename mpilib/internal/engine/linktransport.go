@@ -59,8 +59,8 @@ type linkUser interface {
 	// written is called after bytes of r are written; last says that these were all of an eager
 	// message. mu may be released.
 	written(r *Request, last bool)
-	// afterWrite carries out what follows from a write. mu may be released.
-	afterWrite()
+	// carryOut carries out what follows from a write, or from the end of reading. mu may be released.
+	carryOut()
 	// flush sends records that had to wait until the link had accepted the bytes queued before them.
 	flush()
 	// linkLost is called when the link is over; doing says during which action.

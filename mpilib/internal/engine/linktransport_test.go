@@ -45,7 +45,7 @@ func (u *lone) arrived() error {
 
 func (u *lone) bufferHandled(bool)             {}
 func (u *lone) readFailed(err error)           { u.err = err }
-func (u *lone) afterWrite()                    {}
+func (u *lone) carryOut()                      {}
 func (u *lone) flush()                         {}
 func (u *lone) linkLost(doing string, e error) { u.err = e }
 

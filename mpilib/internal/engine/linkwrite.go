@@ -221,7 +221,7 @@ func (t *linkTransport) wrote(n int64, mark uint64, err error) {
 		r.mark = max(r.mark, mark)
 		t.user.written(r, s.last)
 	}
-	t.user.afterWrite()
+	t.user.carryOut()
 }
 
 // requeue puts a copy of the unwritten bytes of the taken segments first in the queue: they

@@ -108,7 +108,7 @@ func (p *peer) queueControl(env wire.Envelope) {
 	}
 }
 
-func (p *peer) afterWrite() { p.e.carryOut() }
+func (p *peer) carryOut() { p.e.carryOut() }
 
 // fail ends the peer and fails every operation that needs it with err. mu is held.
 func (p *peer) fail(err error) {

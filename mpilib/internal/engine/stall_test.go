@@ -604,3 +604,44 @@ func TestQueuedWhileWriting(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// handConn reads what the test gives it, one piece for each read, also after it is closed.
+type handConn struct {
+	bareConn
+	begun  chan struct{} // one for each read
+	pieces chan []byte   // closed: the peer has closed the link
+}
+
+func (c handConn) Read(b []byte) (int, error) {
+	c.begun <- struct{}{}
+	piece, ok := <-c.pieces
+	if !ok {
+		return 0, io.EOF
+	}
+	return copy(b, piece), nil
+}
+
+// A receive into whose buffer a goroutine reads ends when the peer is lost meanwhile, also where that read succeeds: nobody
+// else may end it before.
+func TestLostWhileRead(t *testing.T) {
+	mine, peer := sockets(t)
+	defer peer.Close()
+	c := handConn{bareConn{mine}, make(chan struct{}, 10), make(chan []byte)}
+	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
+	defer e.Close()
+	defer close(c.pieces)
+	e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})
+	var r Request
+	e.Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 100))
+	<-c.begun
+	c.pieces <- append(wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 100}.Append(nil), make([]byte, 10)...)
+	<-c.begun
+	e.MarkFailed(1, errors.New("it is silent"))
+	if r.Done() {
+		t.Error("it is complete while its buffer is read into")
+	}
+	c.pieces <- make([]byte, 10)
+	if _, err := wait(t, &r); !errors.Is(err, ErrProcFailed) {
+		t.Errorf("it ends with %v", err)
+	}
+}
