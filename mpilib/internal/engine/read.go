@@ -164,6 +164,11 @@ func (p *peer) takenReceived(env wire.Envelope) error {
 		if err != nil {
 			return err
 		}
+		// Meanwhile the send may have been given up, so that its copy is in its place, or have failed with the
+		// peer. Then its owner may have begun something else with the same Request.
+		if taken = p.proto.PendingSend(env.ID); taken == nil {
+			return nil
+		}
 	}
 	p.proto.SendDone(taken)
 	p.e.carryOut()

@@ -645,3 +645,66 @@ func TestLostWhileRead(t *testing.T) {
 		t.Errorf("it ends with %v", err)
 	}
 }
+
+// awaitConn takes as long as the test wants to say that the peer has acknowledged what it was lent.
+type awaitConn struct {
+	bareConn
+	begun chan struct{}
+	allow chan struct{}
+}
+
+func (c awaitConn) Await(uint64) error {
+	close(c.begun)
+	<-c.allow
+	return nil
+}
+
+// A send that is given up, or lost with its peer, while the engine waits for the link to let go of its buffer is over: what is
+// begun with the same Request then is not taken for it.
+func TestReusedWhileAwaited(t *testing.T) {
+	for name, lost := range map[string]bool{"given up": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			mine, peer := sockets(t)
+			defer peer.Close()
+			c := awaitConn{bareConn{mine}, make(chan struct{}), make(chan struct{})}
+			e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
+			defer e.Close()
+			e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})
+			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - protocol.FirstCredit})
+
+			const n = 1 << 20
+			var r Request
+			e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, n), Standard, false)
+			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, ID: 1, Tag: 5, Length: n})
+			head := wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.EagerShort}
+			expect(t, peer, head)
+			io.CopyN(io.Discard, peer, protocol.EagerShort)
+			say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: n})
+			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: n - protocol.EagerShort})
+			io.CopyN(io.Discard, peer, n-protocol.EagerShort)
+			eventually(t, e, "all of it is written", func() bool { return r.State == waiting })
+			say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
+			<-c.begun
+
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			if lost {
+				e.MarkFailed(1, errors.New("it is silent"))
+			}
+			if _, err := r.Wait(gone); err == nil {
+				t.Fatal("it was sent before the link had let go of its buffer")
+			}
+			e.Irecv(&r, everyone{}, 0, 0, 6, make([]byte, 1))
+			c.allow <- struct{}{}
+			eventually(t, e, "the link is read on", func() bool {
+				p := e.peers[1]
+				return p.transport.link.reading.blocked || p.proto.Failed != nil && !p.transport.link.reading.busy
+			})
+			if r.Done() {
+				_, err := r.Result()
+				t.Errorf("the receive is complete with %v, and no message has come", err)
+			}
+			r.Cancel()
+		})
+	}
+}
