@@ -92,6 +92,8 @@ type Engine struct {
 
 	idle idleWatch
 
+	maxAnswers int // the constant, but in tests
+
 	ctx    context.Context // of every goroutine of the engine; Close cancels it
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -138,7 +140,7 @@ type Group interface {
 
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
+	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}, maxAnswers: maxAnswers}
 	core := protocol.Config{Rank: cfg.Rank, Ranks: cfg.Size, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unallocated: cfg.Unallocated}
 	if cfg.Replicas > 1 {
 		e.replicas = newReplicas(e)

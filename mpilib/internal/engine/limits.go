@@ -16,6 +16,10 @@ const (
 	maxReplies   = 8 << 20
 	maxNoteBytes = 8 << 20
 
+	// maxAnswers is how many bytes may wait for such a peer in all: of the program's messages at most maxBatches
+	// batches are copied.
+	maxAnswers = maxBatches*batchSize + maxReplies
+
 	// repliesEvery is after how many of the peer's envelopes the bytes waiting for it are counted.
 	repliesEvery = 1 << 12
 )
@@ -29,13 +33,13 @@ func (e *Engine) CreateContexts(first, n uint32) {
 }
 
 // checkReplies returns, every repliesEvery envelopes, an error if too many bytes wait for a peer that does not
-// read its answers. Of the program's messages at most maxBatches batches are copied. mu is held.
+// read its answers. mu is held.
 func (p *peer) checkReplies() error {
 	if p.envelopes++; p.envelopes%repliesEvery != 0 {
 		return nil
 	}
 	n := p.transport.answers()
-	if n > maxBatches*batchSize+maxReplies {
+	if n > p.e.maxAnswers {
 		return fmt.Errorf("%w: the peer sends more and more, and does not read the answers: %d bytes wait", wire.ErrMalformed, n)
 	}
 	return nil

@@ -78,8 +78,11 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mine, hostile := sockets(t)
+			mine.SetWriteBuffer(64 << 10) // where answers wait first that are not read
+			hostile.SetReadBuffer(64 << 10)
 			honestMine, honest := sockets(t)
 			e := New(Config{Rank: 0, Size: 3, Unexpected: limit, Unallocated: func(id uint32) bool { return id == 999 }})
+			e.maxAnswers = sweep(1<<20, maxAnswers)
 			t.Cleanup(func() { hostile.Close(); honest.Close(); e.Close() })
 			e.Attach(&link.Link{Conn: fullConn{bareConn{mine}}, Peer: overlay.ProcessName{Rank: 1}})
 			e.Attach(&link.Link{Conn: bareConn{honestMine}, Peer: overlay.ProcessName{Rank: 2}})
@@ -118,7 +121,7 @@ func flood(t *testing.T, c net.Conn, what func(i uint32) (wire.Envelope, int)) {
 	for i := uint32(0); ; i++ {
 		env, n := what(i)
 		batch = append(env.Append(batch), zeros[:n]...)
-		if len(batch) < 256<<10 && i < 1<<12 && n == 0 && env.Length < wire.MaxMessage {
+		if len(batch) < 64<<10 && n == 0 && env.Length < wire.MaxMessage {
 			continue
 		}
 		if _, err := c.Write(batch); err != nil {

@@ -150,7 +150,7 @@ func TestTwoProcesses(t *testing.T) {
 	defer cancel()
 	for i, n := range []int{0, 1, 32, 33, 16 << 10, 32 << 10, 32<<10 + 1, 64 << 10, 100 << 10, 1<<20 + 7, 4 << 20} {
 		for tag := range 2 {
-			for k := range 20 {
+			for k := range sweep(8, 20) {
 				b, back := numbered(make([]byte, n), i+k), make([]byte, n)
 				if err := call(ctx, e, tag, b, back); err != nil {
 					t.Fatalf("%d bytes: %v", n, err)
@@ -171,11 +171,7 @@ func TestTwoProcesses(t *testing.T) {
 // of the two is left.
 func TestProcessKilled(t *testing.T) {
 	before := mapped(t)
-	rounds := 20
-	if testing.Short() {
-		rounds = 3
-	}
-	for round := range rounds {
+	for round := range sweep(10, 20) {
 		random := rand.New(rand.NewPCG(7, uint64(round)))
 		e, cmd := companion(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -66,9 +66,7 @@ func together(t testing.TB) (es [2]*Engine, conns [2]*net.TCPConn) {
 
 // numbered fills b with what message i has.
 func numbered(b []byte, i int) []byte {
-	for k := range b {
-		b[k] = byte(i + k)
-	}
+	valueOf(b, uint64(i))
 	if len(b) >= 8 {
 		binary.LittleEndian.PutUint64(b, uint64(i))
 	}
@@ -153,7 +151,7 @@ func streams(t *testing.T, es [2]*Engine, count int) {
 // to shared memory, however much is under way then.
 func TestOrderAcrossSwitch(t *testing.T) {
 	for _, unexpected := range []int{0, 16 << 20} {
-		for round := range 20 {
+		for round := range sweep(6, 20) {
 			es, _, attach := neighbours(t, unexpected)
 			go attach()
 			streams(t, es, 200+round)

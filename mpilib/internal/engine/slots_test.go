@@ -59,10 +59,19 @@ func slotOf(t testing.TB, es [2]*Engine, max int) (*PutSlot, *GetSlot) {
 
 // valueOf fills b with what value i has.
 func valueOf(b []byte, i uint64) []byte {
-	for k := range b {
+	n := min(len(b), 256)
+	for k := range b[:n] {
 		b[k] = byte(i*31 + uint64(k))
 	}
+	repeat(b, n)
 	return b
+}
+
+// repeat fills b with its first n bytes. A race detector takes long for a loop over all of them.
+func repeat(b []byte, n int) {
+	for n < len(b) {
+		n += copy(b[n:], b[:n])
+	}
 }
 
 func await(t testing.TB, g *GetSlot, number uint64) {
@@ -116,7 +125,7 @@ func streamValues(t *testing.T, es [2]*Engine, size int, n uint64) {
 func TestSlotOverLink(t *testing.T) {
 	for _, size := range []int{0, 1, 1000, maxPiece - slot.Header, maxPiece, 1 << 20} {
 		es, _ := apart(t, plain)
-		streamValues(t, es, max(size, 1), 150)
+		streamValues(t, es, max(size, 1), uint64(sweep(60, 150)))
 	}
 }
 
