@@ -39,7 +39,7 @@ func caCommand() *cli.Command {
 			{
 				Name:  "issue",
 				Usage: "issue a daemon's, an admin's or a user's certificate",
-				Description: "ROLE NAME is one of\n  broker NAME\n  frontal SITE\n  proxy NAME\n  helper SITE/NODE\n  admin NAME\n  user NAME\n\n" +
+				Description: "ROLE NAME is one of\n  broker NAME\n  frontal SITE\n  proxy NAME\n  helper NODE@SITE\n  admin NAME\n  user NAME\n\n" +
 					"The certificate, its key and the CA's certificate are written into the folder --out.",
 				ArgsUsage: "ROLE NAME",
 				Flags: []cli.Flag{dir,

@@ -32,7 +32,7 @@ func doctorCommand() *cli.Command {
 		Usage:     "find what prevents this node or gateway from reaching the grid: which layer, which device, which rule",
 		ArgsUsage: "[SITE-A SITE-B]",
 		Description: "Give --config with the settings of this host's helper or frontal. With two sites (or nodes,\n" +
-			"site/node) and an admin's certificate it also asks the broker how they connect, and prints what\n" +
+			"NODE@SITE) and an admin's certificate it also asks the broker how they connect, and prints what\n" +
 			"to test at the other end.\n\nExit status:\n" + exitTable(),
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of this host's helper or frontal"},
@@ -202,8 +202,7 @@ func askPair(c *cli.Context) (*doctor.Pair, error) {
 	if c.IsSet("frontal") {
 		return nil, cmdline.Usage("doctor: only the broker knows how sites connect; give --broker instead of --frontal")
 	}
-	a, _, _ := strings.Cut(c.Args().Get(0), "/")
-	b, _, _ := strings.Cut(c.Args().Get(1), "/")
+	a, b := siteOf(c.Args().Get(0)), siteOf(c.Args().Get(1))
 	pair := &doctor.Pair{A: a, B: b}
 	err := askAdmin(c, func(ctx context.Context, admin controlpb.AdminClient) error {
 		m, err := admin.Decide(ctx, &controlpb.DecideRequest{Asker: a, Target: b})
@@ -230,6 +229,14 @@ func askPair(c *cli.Context) (*doctor.Pair, error) {
 		pair.Err, pair.Asked = err.Error(), errors.Is(err, overlay.ErrUnknownSite)
 	}
 	return pair, nil
+}
+
+// siteOf returns the site that a word names, or that of the node.
+func siteOf(word string) string {
+	if node, err := overlay.ParseNodeID(word); err == nil {
+		return string(node.Site)
+	}
+	return word
 }
 
 // absent lists those of the sites whose frontal has no session with the broker, and returns why the

@@ -53,3 +53,11 @@ func TestDoctorOnWrongSettings(t *testing.T) {
 		}
 	}
 }
+
+func TestSiteOf(t *testing.T) {
+	for word, want := range map[string]string{"lyon": "lyon", "n1@lyon": "lyon", "lyon/n1": "lyon"} {
+		if got := siteOf(word); got != want {
+			t.Errorf("siteOf(%q) = %q, want %q", word, got, want)
+		}
+	}
+}

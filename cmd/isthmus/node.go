@@ -41,7 +41,7 @@ func nodeCommand() *cli.Command {
 			"The programs that srun starts take their rank and the number of ranks from Slurm. They wait for the helper.\n" +
 			"The token is that of the allocation (isthmus ca token --allocation), as the site's prolog left it for the job's user. Each node\n" +
 			"enrols with it once, as SITE/alloc-JOB.NODE, until the allocation ends; the key stays in the job's own folder and is deleted with it.\n" +
-			"Instead of a token, --certs names a folder with the files that `isthmus ca issue --out FOLDER helper SITE/NODE` writes, for each node as\n" +
+			"Instead of a token, --certs names a folder with the files that `isthmus ca issue --out FOLDER helper NODE@SITE` writes, for each node as\n" +
 			"Slurm names it. Without --config the node offers the cores that the allocation has of it, to jobs that the same user\n" +
 			"launches from the site's other nodes, and keeps their files for as long as the allocation lasts.",
 		Flags: []cli.Flag{

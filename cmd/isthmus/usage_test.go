@@ -117,7 +117,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"ca", "revoke"}, "ca revoke: want ROLE NAME | SERIAL"},
 		{[]string{"ca", "revoke", "nobody"}, `ca revoke: "nobody" is no serial number; want hexadecimal digits, or ROLE NAME`},
 		{[]string{"ca", "revoke", "king", "arthur"}, `ca revoke: identity "king arthur": unknown role; want one of ["broker" "frontal" "proxy" "helper" "admin" "user" "scheduler"]`},
-		{[]string{"ca", "issue", "helper", "sitea"}, `ca issue: node "sitea": want site/node`},
+		{[]string{"ca", "issue", "helper", "sitea"}, `ca issue: node "sitea": want NODE@SITE, such as n1@paris`},
 		{[]string{"ca", "issue", "--valid", "0s", "frontal", "sitea"}, "ca issue: --valid must be positive"},
 		{[]string{"ca", "issue", "frontal", "sitea", "--out", "x"}, "ca issue: flags come before other words: put --out in front of frontal"},
 
@@ -223,7 +223,7 @@ func TestCertificatesAndKeys(t *testing.T) {
 	if got := isthmus(t, dir, "ca", "init", "--dir", "ca", "mygrid"); got.status != 1 || !strings.Contains(got.stderr, "ca/ca.pem exists already") {
 		t.Errorf("a second CA: %+v", got)
 	}
-	got := isthmus(t, dir, "ca", "issue", "--out", "certs", "helper", "sitea/n1")
+	got := isthmus(t, dir, "ca", "issue", "--out", "certs", "helper", "n1@sitea")
 	if want := "tls:\n  cert: certs/helper-sitea-n1.pem\n  key: certs/helper-sitea-n1.key\n  ca: certs/ca.pem\n"; got.status != 0 || got.stdout != want {
 		t.Errorf("%+v, want %q", got, want)
 	}

@@ -43,7 +43,7 @@ func Run(t *testing.T, dir string, words ...string) (stdout, stderr string, stat
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, words...)
 	cmd.Dir = dir
