@@ -108,3 +108,6 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestCommands: what test/rules knows of the commands is what there is.
+func TestCommands(t *testing.T) { cmdtest.Commands(t) }

@@ -117,6 +117,7 @@ var wantBundled = []string{"doctor/frontal.json", "doctor/helper.json", "log/1.l
 // what would be included and what could not; with --json as the manifest, all of it and nothing
 // else.
 func TestBundleList(t *testing.T) {
+	t.Parallel()
 	dir := bundledHost(t)
 	before := filesIn(t, dir)
 	list := isthmus(t, dir, append(bundleOf, "--list", "--out", "b.tar.gz")...)
@@ -175,6 +176,7 @@ func manifestOf(t *testing.T, text string) (m bundle.Manifest) {
 // The file contains no names unless requested, only its owner may read it, and the output with
 // --json is the manifest in it. Neither contains secrets.
 func TestBundleNames(t *testing.T) {
+	t.Parallel()
 	dir := bundledHost(t)
 	keys := map[string]bool{}
 	for _, file := range []string{"certs/frontal-quokka.key", "certs/helper-quokka-kiwi3.key", "certs/admin-adalovelace.key"} {
@@ -252,6 +254,7 @@ func asText(t *testing.T, m bundle.Manifest) string {
 
 // Mistakes are reported before anything is collected, with a remedy.
 func TestBundleMistakes(t *testing.T) {
+	t.Parallel()
 	dir := bundledHost(t)
 	before := filesIn(t, dir)
 	for _, tc := range []struct {

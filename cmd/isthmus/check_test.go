@@ -19,6 +19,7 @@ func write(t *testing.T, dir, name, text string) {
 // TestCheck: every kind of file is recognised by its keys, and each error is reported with line and
 // key; the status reflects the severity.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	files := map[string]string{
 		"broker.yaml":  "lease: 2s\ntls: {cert: here, key: here, ca: here}\nproxy_choise: turn\n",
@@ -94,6 +95,7 @@ func TestCheck(t *testing.T) {
 // TestSamplesPassCheck: the only errors in the files in deploy/config are names of files that do
 // not exist on this machine.
 func TestSamplesPassCheck(t *testing.T) {
+	t.Parallel()
 	samples, err := filepath.Glob("../../deploy/config/*.yaml")
 	if err != nil || len(samples) < 5 {
 		t.Fatal(samples, err)
@@ -117,6 +119,7 @@ func TestSamplesPassCheck(t *testing.T) {
 }
 
 func TestPolicyExplain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", "contact: opsa\nzone: Europe/Berlin\nrules:\n- {name: nights, effect: allow, projects: [p], techniques: [direct, relay], hours: [{from: \"20:00\", to: \"06:00\"}], limits: {rate: 1Gbit/s}}\n")
 	write(t, dir, "b.yaml", "contact: opsb\nrules:\n- {name: no-alice, effect: deny, users: [alice], projects: [q]}\n- {name: rest, effect: allow, techniques: [relay]}\n")

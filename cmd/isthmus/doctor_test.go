@@ -10,6 +10,7 @@ import (
 )
 
 func TestDoctorMistakes(t *testing.T) {
+	t.Parallel()
 	admin := []string{"--cert", "c", "--tls-key", "k", "--ca", "a"}
 	for _, tc := range []struct {
 		words []string
@@ -32,6 +33,7 @@ func TestDoctorMistakes(t *testing.T) {
 // TestDoctorOnWrongSettings: the report names the file and the key, and the
 // status is that of the class.
 func TestDoctorOnWrongSettings(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, tc := range map[string]struct{ text, says string }{
 		"missing.yaml": {"", "no such file"},

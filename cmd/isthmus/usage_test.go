@@ -26,6 +26,7 @@ func isthmus(t *testing.T, dir string, words ...string) result {
 
 // TestMistakesOnTheCommandLine: one line that describes the mistake, on stderr, and status 2.
 func TestMistakesOnTheCommandLine(t *testing.T) {
+	t.Parallel()
 	admin := []string{"--broker", "host:443", "--cert", "c", "--tls-key", "k", "--ca", "a"}
 	for _, tc := range []struct {
 		words []string
@@ -141,6 +142,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 
 // TestWhatIsWrongOtherwise has status 1: the command line was valid.
 func TestWhatIsWrongOtherwise(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	loose := filepath.Join(dir, "loose.key")
 	if err := os.WriteFile(loose, []byte("x"), 0o644); err != nil {
@@ -166,6 +168,7 @@ func TestWhatIsWrongOtherwise(t *testing.T) {
 }
 
 func TestRunEndsAsItsRanksDo(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		words  []string
 		status int
@@ -188,6 +191,7 @@ func TestRunEndsAsItsRanksDo(t *testing.T) {
 
 // TestHelp: every command has a help page, on stdout, with status 0.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	for _, words := range [][]string{
 		nil, {"job"}, {"ca"},
 		{"--help"}, {"run", "--help"}, {"attach", "--help"}, {"job", "new", "--help"}, {"ca", "init", "--help"}, {"ca", "issue", "--help"},
@@ -236,3 +240,6 @@ func TestCertificatesAndKeys(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestCommands: what test/rules knows of the commands is what there is.
+func TestCommands(t *testing.T) { cmdtest.Commands(t) }

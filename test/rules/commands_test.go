@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/urfave/cli/v2"
@@ -84,6 +83,7 @@ func TestCommandRulesComplain(t *testing.T) {
 		{"go test ./mpilib -run EveryAlgorithmm", "no test of ./mpilib matches -run EveryAlgorithmm"},
 		{"go test ./collectives -run Simulated -evry", "no test of ./collectives has the flag -evry"},
 		{"go test ./collectives -run Simulated -every", ""},
+		{"go test -tags=system ./mpilib", ""},
 		{"go build -o bin/ ./cmd/isthmus-laf", "there is no package ./cmd/isthmus-laf"},
 		{"(cd deploy/pack && go run . -out x)", "deploy/pack: unknown flag -out"},
 		{"(cd deploy/pack && go run . -arch arm64)", ""},
@@ -150,9 +150,8 @@ type commandChecker struct {
 func newCommandChecker(t *testing.T) *commandChecker {
 	t.Helper()
 	c := &commandChecker{programs: map[string]*command{}, names: namesInSources(t), tests: map[string][]byte{}}
-	pages := manuals(t)
 	for _, name := range []string{"isthmus", "isthmus-lab"} {
-		c.programs[name] = parseManual(pages[name])
+		c.programs[name] = readCommands(t, name)
 	}
 	for name, run := range c.programs["isthmus"].commands {
 		run.loose = name == "run" || name == "cc" || name == "cxx"
@@ -184,61 +183,37 @@ func (c *commandChecker) collectFlags(p *command) {
 	}
 }
 
-// manuals returns the manual pages of the programs whose definitions cannot be imported. The go
-// command keeps what it has linked.
-var manuals = func() func(t *testing.T) map[string]string {
-	read := sync.OnceValues(func() (map[string]string, error) {
-		pages := map[string]string{}
-		for _, name := range []string{"isthmus", "isthmus-lab"} {
-			out, err := goCommand("run", "-buildvcs=false", labtest.Module+"/cmd/"+name, "man")
-			if err != nil {
-				return nil, err
+// readCommands reads the commands and flags of a program, which cannot be imported, from the list that
+// its own tests keep.
+func readCommands(t *testing.T, program string) *command {
+	t.Helper()
+	top := newCommand()
+	at, above := top, top
+	for line := range strings.Lines(labtest.ReadFile(t, "cmd/"+program+"/testdata/commands.txt")) {
+		text := strings.TrimLeft(line, "\t")
+		depth := len(line) - len(text)
+		text, value := strings.CutSuffix(strings.TrimSpace(text), "=")
+		names := strings.Split(text, ", ")
+		switch {
+		case strings.HasPrefix(text, "-"):
+			for _, name := range names {
+				at.flags[strings.TrimLeft(name, "-")] = value
 			}
-			pages[name] = out
-		}
-		return pages, nil
-	})
-	return func(t *testing.T) map[string]string {
-		t.Helper()
-		pages, err := read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pages
-	}
-}()
-
-var (
-	manualSection = regexp.MustCompile(`^\.S([HS]) (.*)$`)
-	manualFlag    = regexp.MustCompile(`^\\fB(-[^\\]*)\\fP(=?)`)
-)
-
-// parseManual reads the commands and flags of a program from its manual page.
-func parseManual(text string) *command {
-	program := newCommand()
-	_, text, _ = strings.Cut(text, "\n.SH COMMANDS\n")
-	at, above := program, program
-	for line := range strings.Lines(text) {
-		line = strings.ReplaceAll(strings.TrimSpace(line), `\-`, "-")
-		if m := manualSection.FindStringSubmatch(line); m != nil {
-			parent := program
-			if m[1] == "S" {
-				parent = above
-			}
+			continue
+		case depth == 0:
 			at = newCommand()
-			for name := range strings.SplitSeq(m[2], ", ") {
-				parent.commands[name] = at
+			above = at
+			for _, name := range names {
+				top.commands[name] = at
 			}
-			if m[1] == "H" {
-				above = at
-			}
-		} else if m := manualFlag.FindStringSubmatch(line); m != nil {
-			for name := range strings.SplitSeq(m[1], ", ") {
-				at.flags[strings.TrimLeft(name, "-")] = m[2] == "="
+		default:
+			at = newCommand()
+			for _, name := range names {
+				above.commands[name] = at
 			}
 		}
 	}
-	return program
+	return top
 }
 
 var definedFlag = regexp.MustCompile(`\.(Bool|Int|Int64|Uint|Uint64|String|Float64|Duration)(?:Var)?\((?:[^"\n]*, )?"([a-z-]+)", `)

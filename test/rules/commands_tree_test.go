@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,18 +15,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
-
-// goCommand runs the go command and returns its output.
-func goCommand(words ...string) (string, error) {
-	cmd := exec.Command("go", words...)
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(words, " "), err, complaint.Bytes())
-	}
-	return string(out), nil
-}
 
 var sourceName = regexp.MustCompile(`ISTHMUS_[A-Z0-9_]*[A-Z0-9]|isthmus_[a-z_]+`)
 
@@ -195,12 +182,13 @@ func (c *commandChecker) goRun(folder string, words []string, inline bool) []str
 }
 
 // testFlags are those of go test in the pages, and whether they take a value.
-var testFlags = map[string]bool{"run": true, "p": true, "count": true, "v": false, "race": false}
+var testFlags = map[string]bool{"run": true, "p": true, "count": true, "v": false, "race": false, "tags": true}
 
 // goTest checks the flags of go test: patterns must match a test, and other flags be the package's.
 func (c *commandChecker) goTest(packages, words []string) (all []string) {
 	for i, word := range words {
 		name, isFlag := strings.CutPrefix(word, "-")
+		name, _, _ = strings.Cut(name, "=")
 		if _, known := testFlags[name]; !isFlag || known && name != "run" {
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,35 +14,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
-
-// eachFile parses the Go files of the tree that are neither tests nor generated, and passes each to
-// visit with its folder.
-func eachFile(t *testing.T, root string, visit func(folder string, file *ast.File)) {
-	t.Helper()
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch name := d.Name(); {
-		case err != nil:
-			return err
-		case d.IsDir() && (name == "testdata" || strings.HasPrefix(name, ".") && path != root):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".pb.go"):
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		folder, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		visit(filepath.ToSlash(folder), file)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // declared returns the names of a file's types, or of all that it declares: types, functions,
 // methods, fields, and the constants and variables of the package.
@@ -84,16 +54,16 @@ func declared(file *ast.File, typesOnly bool) (names []*ast.Ident) {
 }
 
 // declarations returns, for each name in lower case, the folders whose packages declare it.
-func declarations(t *testing.T, root string, typesOnly bool) map[string][]string {
+func declarations(t *testing.T, typesOnly bool) map[string][]string {
 	t.Helper()
 	folders := map[string][]string{}
-	eachFile(t, root, func(folder string, file *ast.File) {
-		for _, id := range declared(file, typesOnly) {
-			if name := strings.ToLower(id.Name); !slices.Contains(folders[name], folder) {
-				folders[name] = append(folders[name], folder)
+	for _, s := range sources(t) {
+		for _, id := range declared(s.file, typesOnly) {
+			if name := strings.ToLower(id.Name); !slices.Contains(folders[name], s.folder) {
+				folders[name] = append(folders[name], s.folder)
 			}
 		}
-	})
+	}
 	return folders
 }
 
@@ -107,7 +77,7 @@ func TestGlossary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	types := declarations(t, root, true)
+	types := declarations(t, true)
 	said := map[string][]string{}
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(line, "|")
@@ -172,7 +142,7 @@ func TestNames(t *testing.T) {
 	if len(words) < 20 {
 		t.Fatalf("the glossary avoids %d words only", len(words))
 	}
-	for _, complaint := range misnamed(declarations(t, filepath.FromSlash(labtest.Root), false), words) {
+	for _, complaint := range misnamed(declarations(t, false), words) {
 		t.Error(complaint)
 	}
 }

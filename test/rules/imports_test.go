@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
@@ -264,28 +265,37 @@ func within(folder, dir string) bool {
 // system must not hide an import.
 func list(t *testing.T) []pkg {
 	t.Helper()
-	var all []pkg
-	for _, goos := range []string{"linux", "darwin"} {
-		cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Name,GoFiles,CgoFiles,Imports,Deps", labtest.Module+"/...")
-		cmd.Env = append(cmd.Environ(), "GOOS="+goos)
-		var complaint bytes.Buffer
-		cmd.Stderr = &complaint
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("go list: %v\n%s", err, complaint.Bytes())
-		}
-		for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-			var p pkg
-			if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("go list: %v", err)
-			}
-			all = append(all, p)
-		}
+	all, err := listed()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
 	}
 	if len(all) == 0 {
 		t.Fatal("go list names no package")
 	}
 	return all
 }
+
+// listed asks the go command once. It downloads nothing: of a package that is not on this machine, the
+// import is enough.
+var listed = sync.OnceValues(func() (all []pkg, err error) {
+	for _, goos := range []string{"linux", "darwin"} {
+		cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Name,GoFiles,CgoFiles,Imports,Deps", labtest.Module+"/...")
+		cmd.Env = append(cmd.Environ(), "GOOS="+goos, "GOPROXY=off")
+		var complaint bytes.Buffer
+		cmd.Stderr = &complaint
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, complaint.Bytes())
+		}
+		for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+			var p pkg
+			if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, err
+			}
+			all = append(all, p)
+		}
+	}
+	return all, nil
+})

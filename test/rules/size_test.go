@@ -1,17 +1,10 @@
 package rules
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
 // What a package and a type may have at most. Lines count all files but tests and generated ones.
@@ -43,31 +36,25 @@ type size struct {
 	methods, fields map[string]int
 }
 
-// sizeOf counts what the package in a folder of the tree has.
-func sizeOf(dir string) (size, error) {
-	s := size{methods: map[string]int{}, fields: map[string]int{}}
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		return s, err
+// sizes counts what each package of the module has.
+func sizes(t *testing.T) map[string]size {
+	t.Helper()
+	all := map[string]size{}
+	for folder := range packages(t) {
+		all[folder] = size{methods: map[string]int{}, fields: map[string]int{}}
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return s, err
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return s, err
-		}
-		if strings.HasSuffix(file, "_test.go") || ast.IsGenerated(f) {
+	for _, source := range sources(t) {
+		s, ours := all[source.folder]
+		if !ours || ast.IsGenerated(source.file) {
 			continue
 		}
-		s.lines += bytes.Count(text, []byte("\n"))
-		for _, d := range f.Decls {
+		s.lines += source.lines
+		for _, d := range source.file.Decls {
 			s.count(d)
 		}
+		all[source.folder] = s
 	}
-	return s, nil
+	return all
 }
 
 func (s *size) count(d ast.Decl) {
@@ -134,11 +121,7 @@ func TestSizes(t *testing.T) {
 	for what := range larger {
 		unused[what] = true
 	}
-	for folder := range packages(t) {
-		s, err := sizeOf(filepath.Join(labtest.Root, folder))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for folder, s := range sizes(t) {
 		for _, complaint := range s.tooLarge(folder, unused) {
 			t.Error(complaint)
 		}
