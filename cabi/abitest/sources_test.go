@@ -1,0 +1,100 @@
+// Package abitest compiles C programs against the libraries and runs them as jobs. The libraries have a
+// build of all packages of their own, so programs run with the tag system only; without it, the C sources
+// are compiled.
+package abitest
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/cabi/api"
+	"github.com/isthmus-grid/isthmus/cabi/build"
+)
+
+// command runs a program to its end and returns its standard output.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s%s", name, args, err, out, complaints.Bytes())
+	}
+	return string(out)
+}
+
+// sources returns the C compiler and a folder with the front-ends' sources and mpi.h. It skips the test
+// where there is no C compiler.
+func sources(t *testing.T) (compiler, dir string) {
+	t.Helper()
+	compiler, err := build.Compiler(t.Context())
+	if err != nil {
+		t.Skipf("C was not tested: %v", err)
+	}
+	dir = t.TempDir()
+	if err := build.Sources(dir); err != nil {
+		t.Fatal(err)
+	}
+	return compiler, dir
+}
+
+// The programs that the sweep runs are valid C for our mpi.h.
+func TestPrograms(t *testing.T) {
+	compiler, dir := sources(t)
+	programs, err := filepath.Glob(filepath.Join("testdata", "*.c"))
+	if err != nil || len(programs) < 20 {
+		t.Fatalf("%v, %v", programs, err)
+	}
+	command(t, compiler, append([]string{"-std=c99", "-Wall", "-Wextra", "-Werror", "-I" + dir, "-fsyntax-only"}, programs...)...)
+}
+
+// Both front-ends have all functions of the table, each also with its PMPI name.
+func TestSymbols(t *testing.T) {
+	compiler, dir := sources(t)
+	nm, err := exec.LookPath("nm")
+	if err != nil {
+		t.Skipf("symbols were not tested: %v", err)
+	}
+	for _, source := range []string{"standard.c", "mpich.c"} {
+		object := filepath.Join(dir, source+".o")
+		command(t, compiler, "-std=c99", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-c", "-o", object, filepath.Join(dir, source))
+		types, functions := map[string]string{}, 0
+		for line := range strings.Lines(command(t, nm, "--defined-only", "--extern-only", object)) {
+			if fields := strings.Fields(line); len(fields) == 3 && strings.Contains(fields[2], "MPI_") {
+				types[fields[2]] = fields[1]
+				if strings.Contains("TW", fields[1]) {
+					functions++
+				}
+			}
+		}
+		if functions != 2*664 {
+			t.Errorf("%s has %d functions, want 664 with two names each", source, functions)
+		}
+		for _, variable := range []string{"MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_F_STATUS_IGNORE", "MPI_F08_STATUSES_IGNORE"} { // no symbols in the standard's ABI
+			if has := types[variable] != ""; has != (source == "mpich.c") {
+				t.Errorf("%s has %s: %v", source, variable, has)
+			}
+		}
+		for _, f := range api.Functions() {
+			if types[f.Name] != "W" || types["P"+f.Name] != "T" {
+				t.Errorf("%s: %s is %q and P%s %q, want a weak and a strong function", source, f.Name, types[f.Name], f.Name, types["P"+f.Name])
+			}
+		}
+	}
+}
+
+// mpi.h can be compiled as C and as C++ without warnings.
+func TestHeader(t *testing.T) {
+	_, dir := sources(t)
+	for _, c := range [][]string{{"gcc", "-x", "c", "-std=c99"}, {"g++", "-x", "c++", "-std=c++17"}} {
+		if _, err := exec.LookPath(c[0]); err != nil {
+			t.Logf("not tested with %s: %v", c[0], err)
+			continue
+		}
+		command(t, c[0], append(c[1:], "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"+dir, "-fsyntax-only", "testdata/header.c")...)
+	}
+}
