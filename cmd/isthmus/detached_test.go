@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds the waits of these tests. Nothing takes that long unless it hangs.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // background is a command that goes on while the test does.
 type background struct {

@@ -66,7 +66,7 @@ func TestCompletionOfShells(t *testing.T) {
 	}
 	cmd := exec.Command(bash, "-c", `. "$1"; COMP_WORDS=("$2" ca is); COMP_CWORD=2; _isthmus; echo "${COMPREPLY[@]}"`, "bash", script, self)
 	cmd.Env = append(os.Environ(), "ISTHMUS_TEST_MAIN=1")
-	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "issue issuer\n" {
+	if out, err := cmd.Output(); err != nil || string(out) != "issue issuer\n" {
 		t.Errorf("bash completes with %q, %v", out, err)
 	}
 }

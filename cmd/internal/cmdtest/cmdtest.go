@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,11 @@ func Main(m *testing.M, main func()) int {
 	}
 	defer os.RemoveAll(config)
 	os.Setenv("XDG_CONFIG_HOME", config) // the grids of whoever runs the tests are not theirs
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "ISTHMUS_") {
+			os.Unsetenv(name)
+		}
+	}
 	return m.Run()
 }
 
