@@ -149,7 +149,11 @@ type commandChecker struct {
 
 func newCommandChecker(t *testing.T) *commandChecker {
 	t.Helper()
-	c := &commandChecker{programs: map[string]*command{}, names: namesInSources(t), tests: map[string][]byte{}}
+	names, err := namesInSources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &commandChecker{programs: map[string]*command{}, names: names, tests: map[string][]byte{}}
 	for _, name := range []string{"isthmus", "isthmus-lab"} {
 		c.programs[name] = readCommands(t, name)
 	}

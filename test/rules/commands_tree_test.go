@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -19,8 +19,7 @@ import (
 var sourceName = regexp.MustCompile(`ISTHMUS_[A-Z0-9_]*[A-Z0-9]|isthmus_[a-z_]+`)
 
 // namesInSources collects environment variables and metrics from everything that is no page.
-func namesInSources(t *testing.T) map[string]bool {
-	t.Helper()
+var namesInSources = sync.OnceValues(func() (map[string]bool, error) {
 	names := map[string]bool{}
 	err := filepath.WalkDir(labtest.Root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -45,11 +44,8 @@ func namesInSources(t *testing.T) map[string]bool {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
-}
+	return names, err
+})
 
 // topFolders are the folders of the tree: a word that begins with one is the name of a file there.
 var topFolders = func() []string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -279,8 +280,8 @@ func list(t *testing.T) []pkg {
 // import is enough.
 var listed = sync.OnceValues(func() (all []pkg, err error) {
 	for _, goos := range []string{"linux", "darwin"} {
-		cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Name,GoFiles,CgoFiles,Imports,Deps", labtest.Module+"/...")
-		cmd.Env = append(cmd.Environ(), "GOOS="+goos, "GOPROXY=off")
+		cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Name,GoFiles,CgoFiles,Imports,Deps", "./...") // with the module's path it looks into other modules, too
+		cmd.Dir, cmd.Env = labtest.Root, append(os.Environ(), "GOOS="+goos, "GOPROXY=off")
 		var complaint bytes.Buffer
 		cmd.Stderr = &complaint
 		out, err := cmd.Output()
