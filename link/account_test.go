@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -35,67 +36,69 @@ func (b booking) all() []overlay.Traffic {
 // What a link moves over carriers that no daemon counts is reported when it is over, at both ends
 // and under one id, without what a relay carried.
 func TestTrafficIsReported(t *testing.T) {
-	const direct, relayed = 3 << 20, 2 << 20
-	r := newRoads(t)
-	var books [2]booking
-	links := make(chan *Link, 2)
-	var serving sync.WaitGroup
-	ctx, leave := context.WithCancel(t.Context())
-	defer serving.Wait()
-	defer leave()
-	for i := range books {
-		books[i] = newBooking(r.end(uint32(i)))
-		m := NewMesh(Config{Self: identity(t, uint32(i)), Size: 2, Connector: books[i], Carriers: 1, Up: func(l *Link) { links <- l }})
-		serving.Go(func() { m.Serve(ctx) })
-		if i == 1 {
-			if err := m.Connect(t.Context(), 0); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		const direct, relayed = 3 << 20, 2 << 20
+		r := newRoads(t)
+		var books [2]booking
+		links := make(chan *Link, 2)
+		var serving sync.WaitGroup
+		ctx, leave := context.WithCancel(t.Context())
+		defer serving.Wait()
+		defer leave()
+		for i := range books {
+			books[i] = newBooking(r.end(uint32(i)))
+			m := NewMesh(Config{Self: identity(t, uint32(i)), Size: 2, Connector: books[i], Carriers: 1, Up: func(l *Link) { links <- l }})
+			serving.Go(func() { m.Serve(ctx) })
+			if i == 1 {
+				if err := m.Connect(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	a, b := linked(t, links), linked(t, links)
-	pump(t, a, b, direct)
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("waited for: " + what)
+		a, b := linked(links), linked(links)
+		pump(t, a, b, direct)
+		until := func(what string, ok func() bool) {
+			t.Helper()
+			for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("waited for: " + what)
+				}
 			}
 		}
-	}
-	until("both to be told that there is a link", func() bool { return len(books[0].all()) > 0 && len(books[1].all()) > 0 })
-	r.block(overlay.Direct, errors.New("the direct road is closed"))
-	r.cut()
-	// What is written before an end has noticed counts as sent, because the system accepted it.
-	until("both ends to have left the direct road", func() bool {
-		return !slices.ContainsFunc(slices.Concat(a.Carriers(), b.Carriers()), func(c Carrier) bool { return c.Path.Technique != overlay.Relay })
-	})
-	pump(t, a, b, relayed)
-	leave()
-	serving.Wait()
+		until("both to be told that there is a link", func() bool { return len(books[0].all()) > 0 && len(books[1].all()) > 0 })
+		r.block(overlay.Direct, errors.New("the direct road is closed"))
+		r.cut()
+		// What is written before an end has noticed counts as sent, because the system accepted it.
+		until("both ends to have left the direct road", func() bool {
+			return !slices.ContainsFunc(slices.Concat(a.Carriers(), b.Carriers()), func(c Carrier) bool { return c.Path.Technique != overlay.Relay })
+		})
+		pump(t, a, b, relayed)
+		leave()
+		serving.Wait()
 
-	var last [2]overlay.Traffic
-	for i, book := range books {
-		all := book.all()
-		for _, early := range all[:len(all)-1] {
-			if early.Over {
-				t.Errorf("end %d said more after the end: %+v", i, all)
+		var last [2]overlay.Traffic
+		for i, book := range books {
+			all := book.all()
+			for _, early := range all[:len(all)-1] {
+				if early.Over {
+					t.Errorf("end %d said more after the end: %+v", i, all)
+				}
+			}
+			last[i] = all[len(all)-1]
+			// The counts include headers and acknowledgements.
+			for _, n := range []uint64{last[i].Sent, last[i].Received} {
+				if n < direct || n > direct+direct/4 {
+					t.Errorf("end %d reports %d bytes for %d: %+v", i, n, direct, last[i])
+				}
+			}
+			if l := last[i]; !l.Over || l.Technique != overlay.Direct || l.Rank != uint32(1-i) || l.Lasted <= 0 {
+				t.Errorf("end %d: %+v", i, l)
 			}
 		}
-		last[i] = all[len(all)-1]
-		// The counts include headers and acknowledgements.
-		for _, n := range []uint64{last[i].Sent, last[i].Received} {
-			if n < direct || n > direct+direct/4 {
-				t.Errorf("end %d reports %d bytes for %d: %+v", i, n, direct, last[i])
-			}
+		if last[0].Link != last[1].Link || last[0].Link == [16]byte{} {
+			t.Errorf("ids %x and %x", last[0].Link, last[1].Link)
 		}
-		if l := last[i]; !l.Over || l.Technique != overlay.Direct || l.Rank != uint32(1-i) || l.Lasted <= 0 {
-			t.Errorf("end %d: %+v", i, l)
-		}
-	}
-	if last[0].Link != last[1].Link || last[0].Link == [16]byte{} {
-		t.Errorf("ids %x and %x", last[0].Link, last[1].Link)
-	}
+	})
 }
 
 // A link that only daemons carried, or that did not leave its node, is not reported.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link/stream"
@@ -41,32 +42,34 @@ func TestAskAfter(t *testing.T) {
 // TestIdleLinkIsQuiet: questions that are sent while a link is in use stop when it is idle, long
 // before a firewall forgets it: an answer is no reason to ask again.
 func TestIdleLinkIsQuiet(t *testing.T) {
-	r := newRoads(t)
-	a, b := couple(t, r, 0)
-	pump(t, a, b, 1<<20)
-	said := func() (all uint64) {
-		for _, l := range []*Link{a, b} {
-			for _, c := range l.Carriers() {
-				all += c.Sent
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		a, b := couple(t, r, 0)
+		pump(t, a, b, 1<<20)
+		said := func() (all uint64) {
+			for _, l := range []*Link{a, b} {
+				for _, c := range l.Carriers() {
+					all += c.Sent
+				}
 			}
+			return all
 		}
-		return all
-	}
-	look := time.NewTicker(4 * rankEvery)
-	defer look.Stop()
-	end := time.After(10 * time.Second)
-	for before := said(); ; {
-		select {
-		case <-look.C:
-		case <-end:
-			t.Fatal("an idle link does not fall silent")
+		look := time.NewTicker(4 * rankEvery)
+		defer look.Stop()
+		end := time.After(10 * time.Second)
+		for before := said(); ; {
+			select {
+			case <-look.C:
+			case <-end:
+				t.Fatal("an idle link does not fall silent")
+			}
+			now := said()
+			if now == before {
+				return
+			}
+			before = now
 		}
-		now := said()
-		if now == before {
-			return
-		}
-		before = now
-	}
+	})
 }
 
 // A mesh learns from the carriers it lost, for carriers of the same kind to the same site.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -140,29 +141,31 @@ func comesTo(l *Link, want overlay.Technique, bound time.Duration) bool {
 // to the standby relay when that path falls silent, and moves back when the path has returned.
 // Nothing is lost on the way.
 func TestLinkMoves(t *testing.T) {
-	r := newRoads(t)
-	r.block(overlay.Direct, errors.New("the road is closed"))
-	a, b := couple(t, r, 0)
-	both := func(want overlay.Technique) {
-		t.Helper()
-		current(t, a, want)
-		current(t, b, want)
-		pump(t, a, b, 1<<20)
-	}
-	both(overlay.Relay)
-	r.block(overlay.Direct, nil)
-	both(overlay.Direct)
-	for range 2 {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
 		r.block(overlay.Direct, errors.New("the road is closed"))
-		r.mute(overlay.Direct)
-		pump(t, a, b, 1<<20)
-		both(overlay.Relay)
-		if n := r.count(overlay.Relay); n != 1 {
-			t.Errorf("%d relays were dialled, the one at the start was to be kept", n)
+		a, b := couple(t, r, 0)
+		both := func(want overlay.Technique) {
+			t.Helper()
+			current(t, a, want)
+			current(t, b, want)
+			pump(t, a, b, 1<<20)
 		}
+		both(overlay.Relay)
 		r.block(overlay.Direct, nil)
 		both(overlay.Direct)
-	}
+		for range 2 {
+			r.block(overlay.Direct, errors.New("the road is closed"))
+			r.mute(overlay.Direct)
+			pump(t, a, b, 1<<20)
+			both(overlay.Relay)
+			if n := r.count(overlay.Relay); n != 1 {
+				t.Errorf("%d relays were dialled, the one at the start was to be kept", n)
+			}
+			r.block(overlay.Direct, nil)
+			both(overlay.Direct)
+		}
+	})
 }
 
 // relayOnly is a connector that finds no path but a relay.
@@ -175,103 +178,111 @@ func (c relayOnly) Dial(ctx context.Context, to overlay.ProcessName, ways overla
 // TestIdleCarrierIsUsed: the end that decides moves the link to a better carrier that it has
 // although only the other end finds that path.
 func TestIdleCarrierIsUsed(t *testing.T) {
-	r := newRoads(t)
-	r.block(overlay.Direct, errors.New("the road is closed"))
-	links, meshes := meshesOf(t, r, 0, func(rank uint32, c overlay.Connector) overlay.Connector {
-		if rank == 1 {
-			return relayOnly{c}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		r.block(overlay.Direct, errors.New("the road is closed"))
+		links, meshes := meshesOf(t, r, 0, func(rank uint32, c overlay.Connector) overlay.Connector {
+			if rank == 1 {
+				return relayOnly{c}
+			}
+			return c
+		})
+		if err := meshes[1].Connect(t.Context(), 0); err != nil {
+			t.Fatal(err)
 		}
-		return c
+		a, b := linked(links[0]), linked(links[1])
+		if !b.Dialled {
+			t.Fatal("the other end dialled the link")
+		}
+		current(t, a, overlay.Relay)
+		r.block(overlay.Direct, nil)
+		if _, err := meshes[0].kept()[0].dial(t.Context(), oneDial, overlay.AllWays); err != nil {
+			t.Fatal(err)
+		}
+		current(t, b, overlay.Direct)
+		current(t, a, overlay.Direct)
+		pump(t, a, b, 1<<20)
 	})
-	if err := meshes[1].Connect(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	a, b := linked(t, links[0]), linked(t, links[1])
-	if !b.Dialled {
-		t.Fatal("the other end dialled the link")
-	}
-	current(t, a, overlay.Relay)
-	r.block(overlay.Direct, nil)
-	if _, err := meshes[0].kept()[0].dial(t.Context(), oneDial, overlay.AllWays); err != nil {
-		t.Fatal(err)
-	}
-	current(t, b, overlay.Direct)
-	current(t, a, overlay.Direct)
-	pump(t, a, b, 1<<20)
 }
 
 // TestLinkFallsBack: a link without a relay gets one when its path falls silent, although dials in
 // all ways find none.
 func TestLinkFallsBack(t *testing.T) {
-	r := newRoads(t)
-	a, b := couple(t, r, 0)
-	pump(t, a, b, 1<<20)
-	r.mute(overlay.Direct)
-	r.block(overlay.Direct, errors.New("the road is closed"))
-	pump(t, a, b, 1<<20)
-	current(t, a, overlay.Relay)
-	current(t, b, overlay.Relay)
-	r.block(overlay.Direct, nil)
-	current(t, a, overlay.Direct)
-	current(t, b, overlay.Direct)
-	pump(t, a, b, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		a, b := couple(t, r, 0)
+		pump(t, a, b, 1<<20)
+		r.mute(overlay.Direct)
+		r.block(overlay.Direct, errors.New("the road is closed"))
+		pump(t, a, b, 1<<20)
+		current(t, a, overlay.Relay)
+		current(t, b, overlay.Relay)
+		r.block(overlay.Direct, nil)
+		current(t, a, overlay.Direct)
+		current(t, b, overlay.Direct)
+		pump(t, a, b, 1<<20)
+	})
 }
 
 // TestLeaveKeepsTheLast: a carrier that was left for a better one stays if that one has died
 // meanwhile.
 func TestLeaveKeepsTheLast(t *testing.T) {
-	r := newRoads(t)
-	a, b := couple(t, r, 0)
-	dialler := a
-	if b.Dialled {
-		dialler = b
-	}
-	s := dialler.stream
-	sv := &supervisor{link: dialler}
-	sv.leave(s.Carriers()[0].Carrier, errBetter)
-	for end := time.Now().Add(leaving + time.Second); time.Now().Before(end); {
-		pump(t, a, b, 1<<20)
-	}
-	if n := r.count(overlay.Direct) + r.count(overlay.Relay); n != 1 {
-		t.Errorf("%d connections were dialled where one would do", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		a, b := couple(t, r, 0)
+		dialler := a
+		if b.Dialled {
+			dialler = b
+		}
+		s := dialler.stream
+		sv := &supervisor{link: dialler}
+		sv.leave(s.Carriers()[0].Carrier, errBetter)
+		for end := time.Now().Add(leaving + time.Second); time.Now().Before(end); time.Sleep(leaving / 20) {
+			pump(t, a, b, 64<<10)
+		}
+		if n := r.count(overlay.Direct) + r.count(overlay.Relay); n != 1 {
+			t.Errorf("%d connections were dialled where one would do", n)
+		}
+	})
 }
 
 // TestNewsOfABetterPath: when one link of a process finds a better path to a site, its other links
 // to that site look for theirs at once, earlier than they would have.
 func TestNewsOfABetterPath(t *testing.T) {
-	r := newRoads(t)
-	r.block(overlay.Direct, errors.New("the road is closed"))
-	links := make(chan *Link, 2)
-	var dialler *Mesh
-	for rank := range uint32(3) {
-		m := NewMesh(Config{Self: identity(t, rank), Size: 3, Connector: r.end(rank), Carriers: 1, Up: func(l *Link) {
-			if rank == 2 {
-				links <- l
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		r.block(overlay.Direct, errors.New("the road is closed"))
+		links := make(chan *Link, 2)
+		var dialler *Mesh
+		for rank := range uint32(3) {
+			m := NewMesh(Config{Self: identity(t, rank), Size: 3, Connector: r.end(rank), Carriers: 1, Up: func(l *Link) {
+				if rank == 2 {
+					links <- l
+				}
+			}})
+			ctx, cancel := context.WithCancel(context.Background())
+			var served sync.WaitGroup
+			served.Go(func() { m.Serve(ctx) })
+			t.Cleanup(func() { cancel(); served.Wait() })
+			dialler = m
+		}
+		for peer := range uint32(2) {
+			if err := dialler.Connect(t.Context(), peer); err != nil {
+				t.Fatal(err)
 			}
-		}})
-		ctx, cancel := context.WithCancel(context.Background())
-		var served sync.WaitGroup
-		served.Go(func() { m.Serve(ctx) })
-		t.Cleanup(func() { cancel(); served.Wait() })
-		dialler = m
-	}
-	for peer := range uint32(2) {
-		if err := dialler.Connect(t.Context(), peer); err != nil {
-			t.Fatal(err)
 		}
-	}
-	first, second := linked(t, links), linked(t, links)
-	current(t, first, overlay.Relay)
-	current(t, second, overlay.Relay)
-	for _, sv := range dialler.kept() {
-		if sv.link == second {
-			sv.mu.Lock()
-			sv.lookout.at, sv.lookout.interval = time.Now().Add(time.Hour), time.Hour
-			sv.mu.Unlock()
+		first, second := linked(links), linked(links)
+		current(t, first, overlay.Relay)
+		current(t, second, overlay.Relay)
+		for _, sv := range dialler.kept() {
+			if sv.link == second {
+				sv.mu.Lock()
+				sv.lookout.at, sv.lookout.interval = time.Now().Add(time.Hour), time.Hour
+				sv.mu.Unlock()
+			}
 		}
-	}
-	r.block(overlay.Direct, nil)
-	current(t, first, overlay.Direct)
-	current(t, second, overlay.Direct)
+		r.block(overlay.Direct, nil)
+		current(t, first, overlay.Direct)
+		current(t, second, overlay.Direct)
+	})
 }

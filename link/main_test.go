@@ -8,13 +8,17 @@ import (
 	"github.com/isthmus-grid/isthmus/link/internal/leak"
 )
 
+// asProcess makes this program another process of a test, if it is to be that; nil: no test has any.
+var asProcess func() (is bool, err error)
+
 func TestMain(m *testing.M) {
-	if spec := os.Getenv(suspendable); spec != "" {
-		if err := beSuspendable(spec); err != nil {
+	if asProcess != nil {
+		if is, err := asProcess(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
+		} else if is {
+			return
 		}
-		return
 	}
 	os.Exit(leak.Main(m))
 }

@@ -2,9 +2,11 @@ package link
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -12,12 +14,16 @@ import (
 // replaces the carrier at once, and nothing is lost.
 func TestMovedAway(t *testing.T) {
 	for rank := range uint32(2) {
-		t.Run(fmt.Sprint("rank ", rank), func(t *testing.T) { movedAway(t, rank) })
+		t.Run(fmt.Sprint("rank ", rank), func(t *testing.T) {
+			socket, _ := tcpPair(t)
+			synctest.Test(t, func(t *testing.T) { movedAway(t, socket, rank) })
+		})
 	}
 }
 
-func movedAway(t *testing.T, rank uint32) {
+func movedAway(t *testing.T, socket net.Conn, rank uint32) {
 	r := newRoads(t)
+	r.socket = socket
 	var gone atomic.Bool
 	var asked [2]atomic.Int32
 	r.hasAddress = func(of uint32, a netip.Addr) bool {
@@ -41,16 +47,20 @@ func movedAway(t *testing.T, rank uint32) {
 
 // TestForeignAddress: an address that was never one of this host's is not checked.
 func TestForeignAddress(t *testing.T) {
-	r := newRoads(t)
-	var asked atomic.Int32
-	r.hasAddress = func(uint32, netip.Addr) bool { asked.Add(1); return false }
-	a, b := couple(t, r, 0)
-	comes(t, "a check at each end", func() bool { return asked.Load() == 2 })
-	comes(t, "silence", func() bool { return a.stream.Carriers()[0].Quiet > 2*quietBefore })
-	pump(t, a, b, 1<<20)
-	if asked.Load() != 2 || r.total() != 1 {
-		t.Errorf("%d checks and %d connections, want 2 and 1", asked.Load(), r.total())
-	}
+	socket, _ := tcpPair(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		r.socket = socket
+		var asked atomic.Int32
+		r.hasAddress = func(uint32, netip.Addr) bool { asked.Add(1); return false }
+		a, b := couple(t, r, 0)
+		comes(t, "a check at each end", func() bool { return asked.Load() == 2 })
+		comes(t, "silence", func() bool { return a.stream.Carriers()[0].Quiet > 2*quietBefore })
+		pump(t, a, b, 1<<20)
+		if asked.Load() != 2 || r.total() != 1 {
+			t.Errorf("%d checks and %d connections, want 2 and 1", asked.Load(), r.total())
+		}
+	})
 }
 
 // comes waits until ok.

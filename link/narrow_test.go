@@ -38,30 +38,32 @@ func TestLargePacketsVanishFromTheStart(t *testing.T) {
 func TestLargePacketsVanishUnderWay(t *testing.T) {
 	for name, technique := range map[string]overlay.Technique{"direct": overlay.Direct, "relay": overlay.Relay} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoads(t)
-			if technique == overlay.Relay {
-				r.block(overlay.Direct, overlay.ErrRefused)
-			}
-			a, b := couple(t, r, 0)
-			pump(t, a, b, 1<<20)
-			r.setNarrow(true)
-			pump(t, a, b, 4<<20)
-			dialler := a
-			if !a.Dialled {
-				dialler = b
-			}
-			if used := usedPaths(dialler); len(used) == 0 || !used[0].Small {
-				t.Errorf("the link goes by %v", used)
-			}
-			r.setNarrow(false)
-			for end := time.Now().Add(time.Minute); ; {
-				if used := usedPaths(dialler); len(used) == 1 && !used[0].Small && used[0].Technique == technique {
-					break
-				} else if time.Now().After(end) {
-					t.Fatalf("large packets pass again, and the link still goes by %v", used)
+			synctest.Test(t, func(t *testing.T) {
+				r := newRoads(t)
+				if technique == overlay.Relay {
+					r.block(overlay.Direct, overlay.ErrRefused)
 				}
-				pump(t, a, b, 1<<10)
-			}
+				a, b := couple(t, r, 0)
+				pump(t, a, b, 1<<20)
+				r.setNarrow(true)
+				pump(t, a, b, 4<<20)
+				dialler := a
+				if !a.Dialled {
+					dialler = b
+				}
+				if used := usedPaths(dialler); len(used) == 0 || !used[0].Small {
+					t.Errorf("the link goes by %v", used)
+				}
+				r.setNarrow(false)
+				for end := time.Now().Add(time.Minute); ; {
+					if used := usedPaths(dialler); len(used) == 1 && !used[0].Small && used[0].Technique == technique {
+						break
+					} else if time.Now().After(end) {
+						t.Fatalf("large packets pass again, and the link still goes by %v", used)
+					}
+					pump(t, a, b, 1<<10)
+				}
+			})
 		})
 	}
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/link/internal/memnet"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -17,10 +18,10 @@ import (
 type warehouse struct {
 	mu     sync.Mutex
 	asked  [2]int
-	kept   [2]net.Conn
+	kept   [2]*memnet.Conn
 	lacks  int // the end that never has its relay; none: -1
 	taken  [2]int
-	inUse  []net.Conn
+	inUse  []*memnet.Conn
 	tested *testing.T
 }
 
@@ -67,7 +68,7 @@ func (s stored) Reserve(peer overlay.ProcessName, life overlay.Generation) {
 	s.asked[s.rank]++
 	if s.kept[s.rank] == nil {
 		s.drop()
-		s.kept[0], s.kept[1] = tcpPair(s.tested)
+		s.kept[0], s.kept[1] = memnet.Pair(memnet.Options{Delay: delay})
 	}
 }
 
@@ -85,7 +86,7 @@ func (w *warehouse) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.inUse {
-		c.Close()
+		c.Reset()
 	}
 	w.inUse = nil
 }
@@ -147,32 +148,36 @@ func linkHasReserve(t *testing.T, r *roads) {
 func TestReserveOfOneEnd(t *testing.T) {
 	for lacks := range 2 {
 		t.Run(fmt.Sprint("rank ", lacks, " has none"), func(t *testing.T) {
-			r := newRoads(t)
-			w, a, b := reserved(t, r, siteOf)
-			pump(t, a, b, 1<<20)
-			w.wait("a relay to be kept", func() bool { w.lacks = lacks; return w.kept[1-lacks] != nil })
-			r.cut()
-			pump(t, a, b, 1<<20)
-			w.wait("the relay to be taken", func() bool { return w.taken[1-lacks] == 1 })
-			if path, _ := a.Current(); path.Reason == "kept" {
-				t.Errorf("the link goes on by %v, of which it has one end", path)
-			}
-			w.wait("another relay to be kept", func() bool { return w.kept[1-lacks] != nil })
+			synctest.Test(t, func(t *testing.T) {
+				r := newRoads(t)
+				w, a, b := reserved(t, r, siteOf)
+				pump(t, a, b, 1<<20)
+				w.wait("a relay to be kept", func() bool { w.lacks = lacks; return w.kept[1-lacks] != nil })
+				r.cut()
+				pump(t, a, b, 1<<20)
+				w.wait("the relay to be taken", func() bool { return w.taken[1-lacks] == 1 })
+				if path, _ := a.Current(); path.Reason == "kept" {
+					t.Errorf("the link goes on by %v, of which it has one end", path)
+				}
+				w.wait("another relay to be kept", func() bool { return w.kept[1-lacks] != nil })
+			})
 		})
 	}
 }
 
 // TestNoReserveWithinASite: processes of one site use no reserves.
 func TestNoReserveWithinASite(t *testing.T) {
-	r := newRoads(t)
-	w, a, b := reserved(t, r, func(uint32) overlay.SiteID { return "site" })
-	for range 3 {
-		pump(t, a, b, 1<<20)
-		time.Sleep(reserveAfter / 2)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.asked != [2]int{} {
-		t.Errorf("asked for %v", w.asked)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		w, a, b := reserved(t, r, func(uint32) overlay.SiteID { return "site" })
+		for range 3 {
+			pump(t, a, b, 1<<20)
+			time.Sleep(reserveAfter / 2)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.asked != [2]int{} {
+			t.Errorf("asked for %v", w.asked)
+		}
+	})
 }

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/link/internal/memnet"
 	"github.com/isthmus-grid/isthmus/link/sealed"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -252,12 +254,12 @@ type meddler struct {
 
 func (w meddler) between(t *testing.T) (a, b net.Conn) {
 	t.Helper()
-	a, left := tcpPair(t)
-	right, b := tcpPair(t)
+	a, left := memnet.Pair(memnet.Options{Delay: delay})
+	right, b := memnet.Pair(memnet.Options{Delay: delay})
 	var busy sync.WaitGroup
-	for i, d := range [][2]net.Conn{{left, right}, {right, left}} {
+	for i, d := range [][2]*memnet.Conn{{left, right}, {right, left}} {
 		busy.Go(func() {
-			defer d[1].(*net.TCPConn).CloseWrite()
+			defer d[1].CloseWrite()
 			h, err := receive[*wire.Hello](d[0], "hello")
 			if err != nil {
 				return
@@ -304,34 +306,34 @@ func TestDowngrade(t *testing.T) {
 		{"the target's though it makes no difference", true, true, meddler{clear: [2]bool{false, true}}, false, "its proof is wrong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newTrial(t)
-			m.sealDialler, m.sealTarget = tc.dialler, tc.target
-			bound := 20 * time.Second
-			if tc.waits {
-				bound = 300 * time.Millisecond
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), bound)
-			defer cancel()
-			a, b := tc.by.between(t)
-			d, g := m.over(ctx, a, b)
-			if d.err == nil || g.err == nil {
-				t.Fatalf("dialler: %v, target: %v", d.err, g.err)
-			}
-			if !strings.Contains(d.err.Error()+g.err.Error(), tc.want) {
-				t.Errorf("dialler: %v\ntarget: %v\nwant %q", d.err, g.err, tc.want)
-			}
-			if !tc.waits && ctx.Err() != nil {
-				t.Error("it took until the time was over")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				m := newTrial(t)
+				m.sealDialler, m.sealTarget = tc.dialler, tc.target
+				ctx, cancel := context.WithTimeout(t.Context(), handshakeTimeout)
+				defer cancel()
+				a, b := tc.by.between(t)
+				d, g := m.over(ctx, a, b)
+				if d.err == nil || g.err == nil {
+					t.Fatalf("dialler: %v, target: %v", d.err, g.err)
+				}
+				if !strings.Contains(d.err.Error()+g.err.Error(), tc.want) {
+					t.Errorf("dialler: %v\ntarget: %v\nwant %q", d.err, g.err, tc.want)
+				}
+				if !tc.waits && ctx.Err() != nil {
+					t.Error("it took until the time was over")
+				}
+			})
 		})
 	}
 	// The same with a meddler that changes nothing: so the change is what fails.
-	m := newTrial(t)
-	m.sealDialler, m.sealTarget = true, true
-	a, b := meddler{}.between(t)
-	if d, g := m.run(t, a, b); d.err != nil || g.err != nil {
-		t.Error(d.err, g.err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newTrial(t)
+		m.sealDialler, m.sealTarget = true, true
+		a, b := meddler{}.between(t)
+		if d, g := m.run(t, a, b); d.err != nil || g.err != nil {
+			t.Error(d.err, g.err)
+		}
+	})
 }
 
 // A mesh logs the choice for another site once, however many carriers there are, and again when it

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link/stream"
@@ -44,13 +45,15 @@ func used(l *Link) (all []Carrier) {
 func TestUnequalCarriers(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "sealed"}[sealed], func(t *testing.T) {
-			r := newRoads(t)
-			r.seal, r.carriers = sealed, 3
-			r.rates = []float64{1e6, 4e6, 2e6}
-			all := append([]float64(nil), r.rates...)
-			a, b := couple(t, r, 0)
-			strip(t, 3, a, b)
-			brought(t, a, b, all)
+			synctest.Test(t, func(t *testing.T) {
+				r := newRoads(t)
+				r.seal, r.carriers = sealed, 3
+				r.rates = []float64{1e6, 4e6, 2e6}
+				all := append([]float64(nil), r.rates...)
+				a, b := couple(t, r, 0)
+				strip(t, 3, a, b)
+				brought(t, a, b, all)
+			})
 		})
 	}
 }
@@ -60,7 +63,7 @@ func TestUnequalCarriers(t *testing.T) {
 // processors: it has to be observed once in a few attempts.
 func brought(t *testing.T, a, b *Link, limits []float64) {
 	t.Helper()
-	const n = 28 << 20
+	const n = 7 << 20
 	all := 0.0
 	for _, limit := range limits {
 		all += limit
@@ -139,54 +142,58 @@ func TestBehind(t *testing.T) {
 // TestSlowCarrierIsLeft: one of three carriers brings next to nothing. What was sent on it goes again on
 // the others, so that the stream goes on.
 func TestSlowCarrierIsLeft(t *testing.T) {
-	r := newRoads(t)
-	r.carriers = 3
-	r.blocked[overlay.Relay] = overlay.ErrNoRelay // or the link would move to one
-	r.rates = []float64{8e6, 8e6, 1e3}
-	a, b := couple(t, r, 0)
-	strip(t, 3, a, b)
-	sent, got := make([]byte, 8<<20), make([]byte, 8<<20)
-	rand.NewChaCha8([32]byte{}).Read(sent)
-	b.Conn.SetDeadline(time.Now().Add(40 * time.Second)) // what is sent on that carrier takes more than a minute
-	go a.Conn.Write(sent)
-	if _, err := io.ReadFull(b.Conn, got); err != nil || !bytes.Equal(got, sent) {
-		t.Errorf("it does not go on: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		r.carriers = 3
+		r.blocked[overlay.Relay] = overlay.ErrNoRelay // or the link would move to one
+		r.rates = []float64{8e6, 8e6, 1e3}
+		a, b := couple(t, r, 0)
+		strip(t, 3, a, b)
+		sent, got := make([]byte, 8<<20), make([]byte, 8<<20)
+		rand.NewChaCha8([32]byte{}).Read(sent)
+		b.Conn.SetDeadline(time.Now().Add(40 * time.Second)) // what is sent on that carrier takes more than a minute
+		go a.Conn.Write(sent)
+		if _, err := io.ReadFull(b.Conn, got); err != nil || !bytes.Equal(got, sent) {
+			t.Errorf("it does not go on: %v", err)
+		}
+	})
 }
 
 // TestStripedLinkSurvives: carriers of a striped link are reset and fall silent, one or all at a
 // time, and every byte arrives once and in order; then there are as many again.
 func TestStripedLinkSurvives(t *testing.T) {
-	r := newRoads(t)
-	r.carriers = 4
-	a, b := couple(t, r, 0)
-	strip(t, 4, a, b)
-	stop := make(chan struct{})
-	var firing sync.WaitGroup
-	firing.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(30 * time.Millisecond): // enough for some data to get through
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		r.carriers, r.smallBuffers = 4, true
+		a, b := couple(t, r, 0)
+		strip(t, 4, a, b)
+		stop := make(chan struct{})
+		var firing sync.WaitGroup
+		firing.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond): // enough for some data to get through
+				}
+				switch {
+				case i%10 == 9:
+					r.cut()
+				case i%10 == 4:
+					r.one(func(w *road) { w.mu.Lock(); w.muted = true; w.mu.Unlock() })
+				default:
+					r.one((*road).close)
+				}
 			}
-			switch {
-			case i%10 == 9:
-				r.cut()
-			case i%10 == 4:
-				r.one(func(w *road) { w.mu.Lock(); w.muted = true; w.mu.Unlock() })
-			default:
-				r.one((*road).close)
-			}
+		})
+		for r.count(overlay.Direct) < 20 && !t.Failed() {
+			pump(t, a, b, 1<<20)
 		}
+		close(stop)
+		firing.Wait()
+		strip(t, 4, a, b)
+		pump(t, a, b, 1<<20)
 	})
-	for r.count(overlay.Direct) < 20 && !t.Failed() {
-		pump(t, a, b, 8<<20)
-	}
-	close(stop)
-	firing.Wait()
-	strip(t, 4, a, b)
-	pump(t, a, b, 8<<20)
 }
 
 // one applies do to one connection.
@@ -202,29 +209,31 @@ func (r *roads) one(do func(*road)) {
 // TestBetterPathTakesOverFromAll: a link striped over relays that finds a direct path moves to
 // that, stripes it, and keeps one relay warm.
 func TestBetterPathTakesOverFromAll(t *testing.T) {
-	r := newRoads(t)
-	r.carriers = 3
-	r.block(overlay.Direct, overlay.ErrUnreachable)
-	a, b := couple(t, r, 0)
-	strip(t, 3, a, b)
-	pump(t, a, b, 1<<20)
-	r.block(overlay.Direct, nil)
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(stream.Tick) {
-		relays, direct := 0, 0
-		for _, c := range a.Carriers() {
-			switch {
-			case c.Path.Technique == overlay.Relay:
-				relays++
-			case c.Used:
-				direct++
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoads(t)
+		r.carriers = 3
+		r.block(overlay.Direct, overlay.ErrUnreachable)
+		a, b := couple(t, r, 0)
+		strip(t, 3, a, b)
+		pump(t, a, b, 1<<20)
+		r.block(overlay.Direct, nil)
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(stream.Tick) {
+			relays, direct := 0, 0
+			for _, c := range a.Carriers() {
+				switch {
+				case c.Path.Technique == overlay.Relay:
+					relays++
+				case c.Used:
+					direct++
+				}
+			}
+			if relays == 1 && direct == 3 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d relays and %d direct carriers", relays, direct)
 			}
 		}
-		if relays == 1 && direct == 3 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d relays and %d direct carriers", relays, direct)
-		}
-	}
-	pump(t, a, b, 1<<20)
+		pump(t, a, b, 1<<20)
+	})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long goroutines and descriptors that are ending may take to be gone.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Check fails the test if at its end there are more goroutines or descriptors than now. Call it
 // first, so that its cleanup runs last.

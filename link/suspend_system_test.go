@@ -1,3 +1,5 @@
+//go:build system
+
 package link
 
 import (
@@ -20,37 +22,18 @@ import (
 // A process that is suspended, by a debugger or a scheduler, and continues later finds its links
 // unchanged.
 
-// port is the connector of one of two processes, which know each other's address.
-type port struct {
-	net.Listener
-	peer      string
-	technique overlay.Technique
-}
-
-func (p *port) Dial(ctx context.Context, _ overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", p.peer)
-	return overlay.Carrier{Conn: c, Path: overlay.Path{Technique: p.technique}}, err
-}
-
-func (p *port) Accept(ctx context.Context) (overlay.Carrier, error) {
-	defer context.AfterFunc(ctx, func() { p.Close() })()
-	c, err := p.Listener.Accept()
-	return overlay.Carrier{Conn: c, Path: overlay.Path{Technique: p.technique}}, err
-}
-
 // suspendable is the environment variable that makes this program the process to be suspended: it
 // holds the technique and the address of the other.
 const suspendable = "ISTHMUS_TEST_SUSPENDABLE"
 
-// serve runs a mesh of two until stop is called, which waits for its end.
-func serve(id Identity, conn overlay.Connector) (m *Mesh, links chan *Link, stop func()) {
-	links = make(chan *Link, 1)
-	m = NewMesh(Config{Self: id, Size: 2, Connector: conn, Up: func(l *Link) { links <- l }})
-	ctx, cancel := context.WithCancel(context.Background())
-	var served sync.WaitGroup
-	served.Go(func() { m.Serve(ctx) })
-	return m, links, func() { cancel(); served.Wait() }
+func init() {
+	asProcess = func() (bool, error) {
+		spec := os.Getenv(suspendable)
+		if spec == "" {
+			return false, nil
+		}
+		return true, beSuspendable(spec)
+	}
 }
 
 // beSuspendable links with the other process and echoes what arrives, until that ends.
@@ -65,7 +48,7 @@ func beSuspendable(spec string) error {
 		return err
 	}
 	fmt.Println(ln.Addr())
-	m, links, stop := serve(identity(new(testing.T), 1), &port{ln, peer, overlay.Technique(technique)})
+	m, links, stop := serve(identity(new(testing.T), 1), &port{Listener: ln, peer: peer, technique: overlay.Technique(technique)}, 0)
 	defer stop()
 	if err := m.Connect(context.Background(), 0); err != nil {
 		return err
@@ -116,9 +99,9 @@ func suspended(t *testing.T, technique overlay.Technique) {
 	if _, err := fmt.Fscan(bufio.NewReader(out), &address); err != nil {
 		t.Fatal(err)
 	}
-	_, links, stop := serve(identity(t, 0), &port{ln, address, technique})
+	_, links, stop := serve(identity(t, 0), &port{Listener: ln, peer: address, technique: technique}, 0)
 	defer stop()
-	l := linked(t, links)
+	l := linked(links)
 	l.Conn.SetDeadline(time.Now().Add(2 * time.Minute)) // a bound, never reached
 
 	var talk sync.WaitGroup
