@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -127,7 +128,7 @@ func current(t *testing.T, l *Link, want overlay.Technique) {
 
 // comesTo waits until a link sends by a technique, and reports whether it does so in time.
 func comesTo(l *Link, want overlay.Technique, bound time.Duration) bool {
-	for until := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(bound); ; time.Sleep(stream.Tick / 5) {
 		if p, _ := l.Current(); p.Technique == want && len(l.Carriers()) > 0 {
 			return true
 		}

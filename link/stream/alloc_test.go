@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"testing"
 )
@@ -15,27 +16,21 @@ func TestNoAllocations(t *testing.T) {
 		t.Log("the race detector allocates; other runs tell")
 		return
 	}
-	for _, size := range []int{1, 1 << 10, 64 << 10, 1 << 20} {
+	for _, size := range []int{1, 64 << 10, 1 << 20} {
 		for _, lent := range []bool{false, true} {
 			for _, echo := range []bool{false, true} {
 				t.Run(fmt.Sprintf("size=%d/lent=%v/echo=%v", size, lent, echo), func(t *testing.T) {
-					messages := 1000
-					if size > 1<<10 {
-						messages = 800
-					}
-					most := 0.2 // the test's own, and what the collector took from a pool
-					if got := allocations(t, size, messages, lent, echo); got > most {
-						t.Errorf("%.3f allocations per message", got)
-					}
+					allocations(t, size, lent, echo)
 				})
 			}
 		}
 	}
 }
 
-// allocations returns the number per message in the whole process.
-func allocations(t *testing.T, size, messages int, lent, echo bool) float64 {
-	w := newWorld(t)
+// allocations checks the number per message in the whole process. Some are not the messages': the
+// collector's and the test's own. So the least of some rounds counts.
+func allocations(t *testing.T, size int, lent, echo bool) {
+	w := newSocketWorld(t)
 	w.with("tcp")
 	a, b := w.ends[0].Stream, w.ends[1].Stream
 	one := [][]byte{make([]byte, size)}
@@ -76,13 +71,22 @@ func allocations(t *testing.T, size, messages int, lent, echo bool) float64 {
 			}
 		}
 	}
-	run(messages) // warm up
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	run(messages)
-	runtime.ReadMemStats(&after)
+	const messages, rounds = 40, 20
+	least := math.Inf(1)
+	for range rounds {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		run(messages)
+		runtime.ReadMemStats(&after)
+		least = min(least, float64(after.Mallocs-before.Mallocs)/messages)
+		if least < 0.1 {
+			break
+		}
+	}
+	if least >= 0.1 {
+		t.Errorf("at least %.3f allocations per message in each of %d rounds", least, rounds)
+	}
 	b.Fail(errors.New("enough"))
 	a.Fail(errors.New("enough"))
 	<-echoed
-	return float64(after.Mallocs-before.Mallocs) / float64(messages)
 }

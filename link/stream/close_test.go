@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -38,21 +39,23 @@ func TestClose(t *testing.T) {
 			}
 			for _, cut := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s; %s; cut=%v", x.name, habits[i+j].name, cut), func(t *testing.T) {
-					w := newWorld(t)
-					w.watch()
-					road := w.with("tcp")
-					w.busy.Go(func() { w.mend() })
-					var both sync.WaitGroup
-					for k, h := range []int{i, i + j} {
-						both.Go(func() { w.act(k, h, habits[[]int{i + j, i}[k]].sends) })
-					}
-					if cut {
-						road.cut()
-					}
-					both.Wait()
-					for _, e := range w.ends {
-						<-e.over
-					}
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t)
+						w.watch()
+						road := w.with("tcp")
+						w.busy.Go(func() { w.mend() })
+						var both sync.WaitGroup
+						for k, h := range []int{i, i + j} {
+							both.Go(func() { w.act(k, h, habits[[]int{i + j, i}[k]].sends) })
+						}
+						if cut {
+							road.cut()
+						}
+						both.Wait()
+						for _, e := range w.ends {
+							<-e.over
+						}
+					})
 				})
 			}
 		}
@@ -121,65 +124,71 @@ func (w *world) act(k, habit, others int) {
 // TestCloseWithoutACarrier: what was written without a carrier arrives when there is one again,
 // although the stream was closed meanwhile.
 func TestCloseWithoutACarrier(t *testing.T) {
-	w := newWorld(t)
-	w.watch()
-	w.with("tcp").cut()
-	a, b := w.ends[0], w.ends[1]
-	<-a.want
-	<-b.want
-	if err := send(a.Stream, 0, 0, random(1)); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 1<<20)
-	want(buf, 0, 0)
-	if _, err := a.Write(buf); err != nil {
-		t.Fatal(err)
-	}
-	a.Close()
-	w.with("tcp")
-	w.busy.Go(func() { w.mend() }) // a machine that stalls loses even this one
-	if n, err := receive(b.Stream, 0, -1, random(2)); n != len(buf) || err != nil {
-		t.Errorf("%d of %d bytes came: %v", n, len(buf), err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.watch()
+		w.with("tcp").cut()
+		a, b := w.ends[0], w.ends[1]
+		<-a.want
+		<-b.want
+		if err := send(a.Stream, 0, 0, random(1)); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 1<<20)
+		want(buf, 0, 0)
+		if _, err := a.Write(buf); err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		w.with("tcp")
+		w.busy.Go(func() { w.mend() }) // a machine that stalls loses even this one
+		if n, err := receive(b.Stream, 0, -1, random(2)); n != len(buf) || err != nil {
+			t.Errorf("%d of %d bytes came: %v", n, len(buf), err)
+		}
+	})
 }
 
 // TestCloseWithoutAPath: a stream that has no carrier when it is closed, and gets none, ends
 // nevertheless.
 func TestCloseWithoutAPath(t *testing.T) {
-	w := newWorld(t)
-	w.watch()
-	a := w.ends[0]
-	if _, err := a.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	a.Close()
-	<-a.over
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.watch()
+		a := w.ends[0]
+		if _, err := a.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		<-a.over
+	})
 }
 
 // TestCloseOnAStuckCarrier: a carrier that accepts nothing any more does not keep a closed stream
 // alive, even if it is stuck in the LinkAbort.
 func TestCloseOnAStuckCarrier(t *testing.T) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	for _, sent := range []int{0, 1, 5 << 20} {
-		w := newWorld(t) // no watch
-		w.lasts()
-		r := w.road("unix")
-		c := &stuck{Conn: r.ends[0], closed: make(chan struct{})}
-		r.ends[0] = c
-		w.attach(r)
-		a := w.ends[0]
-		if sent > 0 {
-			all.Go(func() { a.Write(make([]byte, sent)) })
-			until(t, "the writer to be stuck", func() bool {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				return a.send.Sent() > 0
-			})
+	synctest.Test(t, func(t *testing.T) {
+		var all sync.WaitGroup
+		defer all.Wait()
+		for _, sent := range []int{0, 1, 5 << 20} {
+			w := newWorld(t) // no watch
+			w.lasts()
+			r := w.road("unix")
+			c := &stuck{Conn: r.ends[0], closed: make(chan struct{})}
+			r.ends[0] = c
+			w.attach(r)
+			a := w.ends[0]
+			if sent > 0 {
+				all.Go(func() { a.Write(make([]byte, sent)) })
+				until(t, "the writer to be stuck", func() bool {
+					a.mu.Lock()
+					defer a.mu.Unlock()
+					return a.send.Sent() > 0
+				})
+			}
+			a.Close()
+			all.Go(func() { <-a.over })
 		}
-		a.Close()
-		all.Go(func() { <-a.over })
-	}
+	})
 }
 
 // stuck is a connection that accepts nothing until it is closed.
@@ -201,61 +210,65 @@ func (c *stuck) Close() error {
 
 // TestLeave: the peer receives the reason, and both are over at once.
 func TestLeave(t *testing.T) {
-	w := newWorld(t)
-	w.with("tcp")
-	a, b := w.ends[0], w.ends[1]
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		if _, err := b.Read(make([]byte, 1)); err == nil || !containsAll(err.Error(), "end 0", "the roof is on fire") {
-			t.Errorf("the peer was told %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.with("tcp")
+		a, b := w.ends[0], w.ends[1]
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			if _, err := b.Read(make([]byte, 1)); err == nil || !containsAll(err.Error(), "end 0", "the roof is on fire") {
+				t.Errorf("the peer was told %v", err)
+			}
+		})
+		a.Leave("the roof is on fire")
+		<-a.over
+		<-b.over
+		reading.Wait()
+		if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("writing after having left: %v", err)
 		}
 	})
-	a.Leave("the roof is on fire")
-	<-a.over
-	<-b.over
-	reading.Wait()
-	if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("writing after having left: %v", err)
-	}
 }
 
 // TestLastAcknowledgementIsWritten: the last acknowledgement is written before a stream ends, even
 // if the socket took only a part of it at once.
 func TestLastAcknowledgementIsWritten(t *testing.T) {
-	w := newWorld(t)
-	w.watch()
-	a, b := w.pair("tcp")
-	w.attach(&road{ends: [2]net.Conn{stingy{ConnOf(a)}, stingy{ConnOf(b)}}, cut: func() { reset(a); reset(b) }})
-	x, y := w.ends[0], w.ends[1]
-	const n = 64 << 10
-	if err := x.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := y.Read(make([]byte, 1)); err != io.EOF {
-		t.Fatal(err)
-	}
-	if err := send(y.Stream, 1, n, random(1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := y.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	for all := false; !all; time.Sleep(time.Millisecond) { // x only has to read, and to acknowledge
-		x.mu.Lock()
-		all = x.send.Finished() && x.recv.Ended()
-		x.mu.Unlock()
-	}
-	if _, err := receive(x.Stream, 1, n, random(2)); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range w.ends {
-		<-e.over
-		e.lostMu.Lock()
-		if len(e.lost) > 0 {
-			t.Errorf("lost %v", e.lost)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.watch()
+		a, b := w.pair("tcp")
+		w.attach(&road{ends: [2]net.Conn{stingy{ConnOf(a)}, stingy{ConnOf(b)}}, cut: func() { reset(a); reset(b) }})
+		x, y := w.ends[0], w.ends[1]
+		const n = 64 << 10
+		if err := x.CloseWrite(); err != nil {
+			t.Fatal(err)
 		}
-		e.lostMu.Unlock()
-	}
+		if _, err := y.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatal(err)
+		}
+		if err := send(y.Stream, 1, n, random(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := y.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		for all := false; !all; time.Sleep(time.Millisecond) { // x only has to read, and to acknowledge
+			x.mu.Lock()
+			all = x.send.Finished() && x.recv.Ended()
+			x.mu.Unlock()
+		}
+		if _, err := receive(x.Stream, 1, n, random(2)); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range w.ends {
+			<-e.over
+			e.lostMu.Lock()
+			if len(e.lost) > 0 {
+				t.Errorf("lost %v", e.lost)
+			}
+			e.lostMu.Unlock()
+		}
+	})
 }
 
 // stingy is a connection that takes one byte without blocking.
@@ -274,38 +287,40 @@ func TestPeerIsFasterThanTheLastWrite(t *testing.T) {
 		lost int   // carriers that this end reports as lost
 	}{{"written", nil, 0}, {"who knows", net.ErrClosed, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.watch()
-			a, b := w.pair("tcp")
-			slow := &tardy{Conn: ConnOf(b), err: tc.err, over: make(chan struct{})}
-			w.attach(&road{ends: [2]net.Conn{a, slow}, cut: func() { reset(a); reset(b) }})
-			x, y := w.ends[0], w.ends[1]
-			if err := y.CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := x.Read(make([]byte, 1)); err != io.EOF {
-				t.Fatal(err)
-			}
-			for heard := false; !heard; time.Sleep(time.Millisecond) {
-				y.mu.Lock()
-				heard = y.send.Finished()
-				y.mu.Unlock()
-			}
-			slow.late.Store(true)
-			if err := x.CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := y.Read(make([]byte, 1)); err != io.EOF {
-				t.Fatal(err)
-			}
-			for i, e := range w.ends {
-				<-e.over
-				e.lostMu.Lock()
-				if want := tc.lost * i; len(e.lost) != want {
-					t.Errorf("end %d lost %v, and %d were to be lost", i, e.lost, want)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.watch()
+				a, b := w.pair("tcp")
+				slow := &tardy{Conn: ConnOf(b), err: tc.err, over: make(chan struct{})}
+				w.attach(&road{ends: [2]net.Conn{a, slow}, cut: func() { reset(a); reset(b) }})
+				x, y := w.ends[0], w.ends[1]
+				if err := y.CloseWrite(); err != nil {
+					t.Fatal(err)
 				}
-				e.lostMu.Unlock()
-			}
+				if _, err := x.Read(make([]byte, 1)); err != io.EOF {
+					t.Fatal(err)
+				}
+				for heard := false; !heard; time.Sleep(time.Millisecond) {
+					y.mu.Lock()
+					heard = y.send.Finished()
+					y.mu.Unlock()
+				}
+				slow.late.Store(true)
+				if err := x.CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := y.Read(make([]byte, 1)); err != io.EOF {
+					t.Fatal(err)
+				}
+				for i, e := range w.ends {
+					<-e.over
+					e.lostMu.Lock()
+					if want := tc.lost * i; len(e.lost) != want {
+						t.Errorf("end %d lost %v, and %d were to be lost", i, e.lost, want)
+					}
+					e.lostMu.Unlock()
+				}
+			})
 		})
 	}
 }
@@ -342,35 +357,37 @@ func (c *tardy) WriteVec(bufs ...[]byte) (int, error) {
 // TestCloseDuringReads: a Close that interrupts a pending Read leaves the carrier a reader, so that
 // both streams end by the peer's frames alone. No tick of the watch is made.
 func TestCloseDuringReads(t *testing.T) {
-	w := newWorld(t)
-	w.with("tcp")
-	var reads sync.WaitGroup
-	for _, e := range w.ends {
-		reads.Go(func() {
-			if _, err := e.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("a Read during Close: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.with("tcp")
+		var reads sync.WaitGroup
+		for _, e := range w.ends {
+			reads.Go(func() {
+				if _, err := e.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("a Read during Close: %v", err)
+				}
+			})
+		}
+		for _, e := range w.ends {
+			for !e.isReading() {
+				runtime.Gosched()
 			}
-		})
-	}
-	for _, e := range w.ends {
-		for !e.isReading() {
-			runtime.Gosched()
 		}
-	}
-	for _, e := range w.ends {
-		if err := e.Close(); err != nil {
-			t.Error(err)
+		for _, e := range w.ends {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-	}
-	reads.Wait()
-	for i, e := range w.ends {
-		<-e.over
-		e.mu.Lock()
-		if e.farewell {
-			t.Errorf("end %d lingered until its time was over", i)
+		reads.Wait()
+		for i, e := range w.ends {
+			<-e.over
+			e.mu.Lock()
+			if e.farewell {
+				t.Errorf("end %d lingered until its time was over", i)
+			}
+			e.mu.Unlock()
 		}
-		e.mu.Unlock()
-	}
+	})
 }
 
 // isReading reports whether a Read waits at a carrier.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/link/internal/memnet"
 	"github.com/isthmus-grid/isthmus/link/resume"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -28,7 +29,7 @@ func containsAll(s string, parts ...string) bool {
 func lone(t testing.TB) (*end, net.Conn) {
 	w := newWorld(t)
 	w.lasts()
-	a, b := w.socketpair()
+	a, b := w.pair("unix")
 	t.Cleanup(func() { b.Close() })
 	if _, err := w.ends[0].Attach(a, nil, 0, 0); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func TestFaultsOfThePeer(t *testing.T) {
 				if _, err := peer.Write(frames); err != nil {
 					t.Fatal(err)
 				}
-				peer.(*net.UnixConn).CloseWrite()
+				peer.(*memnet.Conn).CloseWrite()
 				buf := make([]byte, 1)
 				if large {
 					buf = make([]byte, 1<<20)
@@ -119,7 +120,7 @@ func FuzzCarrier(f *testing.F) {
 		}
 		go func() { // ends with the connection
 			peer.Write(in)
-			peer.(*net.UnixConn).CloseWrite()
+			peer.(*memnet.Conn).CloseWrite()
 			io.Copy(io.Discard, peer)
 		}()
 		buf := make([]byte, 1+int(size))

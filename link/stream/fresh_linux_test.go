@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +27,7 @@ func lowat(t *testing.T, c *Carrier) (n int) {
 
 // The bound holds on carriers that are there and on later ones; sharing with others takes the lesser.
 func TestBoundUnsent(t *testing.T) {
-	w := newWorld(t)
+	w := newSocketWorld(t)
 	first := w.with("tcp").carriers[0]
 	a := w.ends[0].Stream
 	BoundUnsent(a, 16<<10)
@@ -49,39 +50,41 @@ func TestBoundUnsent(t *testing.T) {
 
 // AwaitSent waits while the carrier has not taken what was posted, and no longer.
 func TestAwaitSent(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.ends[0], w.ends[1]
-	w.with("tcp")
-	if err := AwaitSent(a.Stream); err != nil {
-		t.Fatal(err)
-	}
-	page, posted := make([]byte, 64<<10), 0
-	for { // nobody reads: the socket is full before the window is
-		ok, err := a.Post(page)
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.ends[0], w.ends[1]
+		w.with("tcp")
+		if err := AwaitSent(a.Stream); err != nil {
 			t.Fatal(err)
 		}
-		if !ok {
-			break
+		page, posted := make([]byte, 64<<10), 0
+		for { // nobody reads: the socket is full before the window is
+			ok, err := a.Post(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			posted += len(page)
 		}
-		posted += len(page)
-	}
-	a.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	if err := AwaitSent(a.Stream); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("with %d bytes posted and none read: %v", posted, err)
-	}
-	a.SetWriteDeadline(time.Now().Add(time.Minute))
-	done := make(chan error, 1)
-	go func() { done <- AwaitSent(a.Stream) }()
-	buf := make([]byte, 64<<10)
-	for posted > 0 {
-		n, err := b.Read(buf)
-		if err != nil {
-			t.Fatal(err)
+		a.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		if err := AwaitSent(a.Stream); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("with %d bytes posted and none read: %v", posted, err)
 		}
-		posted -= n
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+		a.SetWriteDeadline(time.Now().Add(time.Minute))
+		done := make(chan error, 1)
+		go func() { done <- AwaitSent(a.Stream) }()
+		buf := make([]byte, 64<<10)
+		for posted > 0 {
+			n, err := b.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			posted -= n
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

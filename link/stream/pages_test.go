@@ -3,17 +3,23 @@ package stream
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // TestPages: at any distance between what is freed and what is put, every stored byte is there, and
 // no free page is kept.
 func TestPages(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	for range 4 {
+	rounds := 1
+	if testload.Full() {
+		rounds = 8
+	}
+	for range rounds {
 		var p pages
 		kept := map[uint64]byte{} // some of the bytes
 		var low, high uint64
-		for range 2000 {
+		for range 1000 {
 			switch rng.IntN(3) {
 			case 0: // bytes that are stored elsewhere
 				high = min(high+rng.Uint64N(1<<20), low+Window)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -48,39 +49,41 @@ func (e *end) losses() int {
 // TestNobodyReads: an end that does not read accepts a window, and no more; the other direction and
 // the carriers are not affected.
 func TestNobodyReads(t *testing.T) {
-	w := newWorld(t)
-	w.watch()
-	w.with("tcp")
-	a, b := w.ends[0], w.ends[1]
-	buf := make([]byte, Window+1<<20)
-	want(buf, 0, 0)
-	n, err := 0, error(nil)
-	for end := time.Now().Add(30 * time.Second); n < Window && time.Now().Before(end); {
-		a.SetWriteDeadline(time.Now().Add(time.Second))
-		var k int
-		k, err = a.Write(buf[n:])
-		n += k
-	}
-	if n != Window || !isTimeout(err) {
-		t.Fatalf("an end that reads nothing took %d bytes: %v", n, err)
-	}
-	w.ticks(60) // far longer than the time after which an unanswered question counts
-	var other sync.WaitGroup
-	other.Go(func() {
-		if err := send(b.Stream, 1, 2*Window, random(1)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.watch()
+		w.with("tcp")
+		a, b := w.ends[0], w.ends[1]
+		buf := make([]byte, Window+1<<20)
+		want(buf, 0, 0)
+		n, err := 0, error(nil)
+		for end := time.Now().Add(30 * time.Second); n < Window && time.Now().Before(end); {
+			a.SetWriteDeadline(time.Now().Add(time.Second))
+			var k int
+			k, err = a.Write(buf[n:])
+			n += k
+		}
+		if n != Window || !isTimeout(err) {
+			t.Fatalf("an end that reads nothing took %d bytes: %v", n, err)
+		}
+		w.ticks(60) // far longer than the time after which an unanswered question counts
+		var other sync.WaitGroup
+		other.Go(func() {
+			if err := send(b.Stream, 1, 2*Window, random(1)); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := receive(a.Stream, 1, 2*Window, random(2)); err != nil {
+			t.Error(err)
+		}
+		other.Wait()
+		if a.losses()+b.losses() > 0 {
+			t.Errorf("carriers died: %v, %v", a.lost, b.lost)
+		}
+		if _, err := receive(b.Stream, 0, n, random(3)); err != nil {
 			t.Error(err)
 		}
 	})
-	if _, err := receive(a.Stream, 1, 2*Window, random(2)); err != nil {
-		t.Error(err)
-	}
-	other.Wait()
-	if a.losses()+b.losses() > 0 {
-		t.Errorf("carriers died: %v, %v", a.lost, b.lost)
-	}
-	if _, err := receive(b.Stream, 0, n, random(3)); err != nil {
-		t.Error(err)
-	}
 }
 
 func isTimeout(err error) bool {
@@ -105,59 +108,63 @@ func TestWaitingIsQuiet(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.watch()
-			w.with("tcp")
-			a, b := w.ends[0], w.ends[1]
-			var waiting sync.WaitGroup
-			waiting.Go(func() {
-				if err := wait(a.Stream); err == nil {
-					t.Error("the peer has read nothing, and nobody waited for it")
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.watch()
+				w.with("tcp")
+				a, b := w.ends[0], w.ends[1]
+				var waiting sync.WaitGroup
+				waiting.Go(func() {
+					if err := wait(a.Stream); err == nil {
+						t.Error("the peer has read nothing, and nobody waited for it")
+					}
+				})
+				until(t, "all to be sent", func() bool {
+					a.mu.Lock()
+					defer a.mu.Unlock()
+					return a.send.End() > 0 && a.send.Sent() == a.send.End()
+				})
+				w.ticks(5)
+				before := a.sent() + b.sent()
+				w.ticks(20)
+				if n := a.sent() + b.sent() - before; n > 100*headerLen {
+					t.Errorf("%d bytes were said in a second of waiting", n)
 				}
+				a.SetWriteDeadline(time.Unix(1, 0))
+				waiting.Wait()
 			})
-			until(t, "all to be sent", func() bool {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				return a.send.End() > 0 && a.send.Sent() == a.send.End()
-			})
-			w.ticks(5)
-			before := a.sent() + b.sent()
-			w.ticks(20)
-			if n := a.sent() + b.sent() - before; n > 100*headerLen {
-				t.Errorf("%d bytes were said in a second of waiting", n)
-			}
-			a.SetWriteDeadline(time.Unix(1, 0))
-			waiting.Wait()
 		})
 	}
 }
 
 // TestTwoReaders: where two calls of Read are pending, each gets data, without help from the watch.
 func TestTwoReaders(t *testing.T) {
-	w := newWorld(t)
-	w.with("tcp")
-	a, b := w.ends[0], w.ends[1]
-	for range 200 {
-		var readers sync.WaitGroup
-		for range 2 {
-			readers.Go(func() {
-				if n, err := b.Read(make([]byte, 1)); n != 1 || err != nil {
-					t.Errorf("%d, %v", n, err)
-				}
-			})
-		}
-		until(t, "both readers", func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.readers == 2
-		})
-		for range 2 {
-			if _, err := a.Write([]byte{1}); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.with("tcp")
+		a, b := w.ends[0], w.ends[1]
+		for range 200 {
+			var readers sync.WaitGroup
+			for range 2 {
+				readers.Go(func() {
+					if n, err := b.Read(make([]byte, 1)); n != 1 || err != nil {
+						t.Errorf("%d, %v", n, err)
+					}
+				})
 			}
+			until(t, "both readers", func() bool {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return b.readers == 2
+			})
+			for range 2 {
+				if _, err := a.Write([]byte{1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			readers.Wait()
 		}
-		readers.Wait()
-	}
+	})
 }
 
 // slow is a connection whose writes take until they are released.
@@ -195,49 +202,51 @@ func (c *slow) WriteVec(bufs ...[]byte) (n int, err error) {
 func TestDroppedWhileWriting(t *testing.T) {
 	for _, how := range []string{"Write", "Await"} {
 		t.Run(how, func(t *testing.T) {
-			w := newWorld(t)
-			held, other := w.slow(true), w.slow(true)
-			a, b := w.ends[0], w.ends[1]
-			buf := make([]byte, 1<<20)
-			want(buf, 0, 0)
-			var mine atomic.Bool
-			var writing sync.WaitGroup
-			writing.Go(func() {
-				var err error
-				if how == "Write" {
-					_, err = a.Write(buf)
-				} else {
-					var mark uint64
-					if _, mark, err = a.Lend([][]byte{buf}); err == nil {
-						err = a.Await(mark)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				held, other := w.slow(true), w.slow(true)
+				a, b := w.ends[0], w.ends[1]
+				buf := make([]byte, 1<<20)
+				want(buf, 0, 0)
+				var mine atomic.Bool
+				var writing sync.WaitGroup
+				writing.Go(func() {
+					var err error
+					if how == "Write" {
+						_, err = a.Write(buf)
+					} else {
+						var mark uint64
+						if _, mark, err = a.Lend([][]byte{buf}); err == nil {
+							err = a.Await(mark)
+						}
 					}
-				}
-				if err != nil {
+					if err != nil {
+						t.Error(err)
+					}
+					mine.Store(true)
+					spoil(buf)
+				})
+				bufs := <-held.entered
+				<-other.entered
+				a.Drop(held.carrier, errors.New("dropped"))
+				close(other.release)
+				if _, err := receive(b.Stream, 0, len(buf), random(1)); err != nil {
 					t.Error(err)
 				}
-				mine.Store(true)
-				spoil(buf)
+				until(t, "the acknowledgement", func() bool {
+					w.tick()
+					return a.Idle()
+				})
+				if mine.Load() && how == "Await" { // Write may have copied it
+					t.Error("the buffer was given back while a carrier was writing it")
+				}
+				copied := append([]byte(nil), bufs[1]...)
+				if i := bytes.IndexByte(copied, 0xee); i >= 0 {
+					t.Errorf("byte %d that the carrier writes was overwritten", i)
+				}
+				close(held.release)
+				writing.Wait()
 			})
-			bufs := <-held.entered
-			<-other.entered
-			a.Drop(held.carrier, errors.New("dropped"))
-			close(other.release)
-			if _, err := receive(b.Stream, 0, len(buf), random(1)); err != nil {
-				t.Error(err)
-			}
-			until(t, "the acknowledgement", func() bool {
-				w.tick()
-				return a.Idle()
-			})
-			if mine.Load() && how == "Await" { // Write may have copied it
-				t.Error("the buffer was given back while a carrier was writing it")
-			}
-			copied := append([]byte(nil), bufs[1]...)
-			if i := bytes.IndexByte(copied, 0xee); i >= 0 {
-				t.Errorf("byte %d that the carrier writes was overwritten", i)
-			}
-			close(held.release)
-			writing.Wait()
 		})
 	}
 }
@@ -260,48 +269,50 @@ func (w *world) slow(before bool) *slow {
 func TestSlowWriterOfManyBytes(t *testing.T) {
 	for _, dropped := range []bool{false, true} {
 		t.Run(fmt.Sprint("dropped=", dropped), func(t *testing.T) {
-			w := newWorld(t)
-			w.watch()
-			held := w.slow(false)
-			other := w.with("unix")
-			a, b := w.ends[0], w.ends[1]
-			a.Use(other.carriers[0], 1)
-			const n = 3 * Window
-			var both sync.WaitGroup
-			both.Go(func() {
-				off := uint64(0)
-				for buf := make([]byte, 4<<10); off < n; off += uint64(len(buf)) {
-					want(buf, 0, off)
-					if _, err := a.Write(buf); err != nil {
-						t.Error(err)
-						return
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.watch()
+				held := w.slow(false)
+				other := w.with("unix")
+				a, b := w.ends[0], w.ends[1]
+				a.Use(other.carriers[0], 1)
+				const n = 3 * Window
+				var both sync.WaitGroup
+				both.Go(func() {
+					off := uint64(0)
+					for buf := make([]byte, 4<<10); off < n; off += uint64(len(buf)) {
+						want(buf, 0, off)
+						if _, err := a.Write(buf); err != nil {
+							t.Error(err)
+							return
+						}
 					}
-				}
-			})
-			both.Go(func() {
-				<-held.entered
-				if dropped {
-					a.Drop(held.carrier, errors.New("dropped"))
-				}
-				if _, err := receive(b.Stream, 0, Window, random(1)); err != nil {
-					t.Error(err)
-				}
-				w.ticks(10) // in which as much is written as possible
-				close(held.release)
-				other.cut() // all unacknowledged data is needed again
-				w.with("unix")
-				rest := make([]byte, 1<<20)
-				for off := uint64(Window); off < n; off += uint64(len(rest)) {
-					if _, err := io.ReadFull(b, rest); err != nil {
+				})
+				both.Go(func() {
+					<-held.entered
+					if dropped {
+						a.Drop(held.carrier, errors.New("dropped"))
+					}
+					if _, err := receive(b.Stream, 0, Window, random(1)); err != nil {
 						t.Error(err)
 					}
-					if fault := wrong(rest, 0, off); fault != "" {
-						t.Error(fault)
-						return
+					w.ticks(10) // in which as much is written as possible
+					close(held.release)
+					other.cut() // all unacknowledged data is needed again
+					w.with("unix")
+					rest := make([]byte, 1<<20)
+					for off := uint64(Window); off < n; off += uint64(len(rest)) {
+						if _, err := io.ReadFull(b, rest); err != nil {
+							t.Error(err)
+						}
+						if fault := wrong(rest, 0, off); fault != "" {
+							t.Error(fault)
+							return
+						}
 					}
-				}
+				})
+				both.Wait()
 			})
-			both.Wait()
 		})
 	}
 }
@@ -318,62 +329,66 @@ func (e *end) questions() (n uint64, answered bool) {
 // TestReceiverAsksOnce: an end to which data arrived, and then no more, asks once whether that was
 // all, and not again until more has arrived.
 func TestReceiverAsksOnce(t *testing.T) {
-	w := newWorld(t)
-	w.with("tcp")
-	a, b := w.ends[0], w.ends[1]
-	for want := range uint64(3) {
-		if want > 0 { // the first time nothing has arrived
-			if _, err := a.Write([]byte("a word")); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadFull(b, make([]byte, 6)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for range 2 {
-			w.pass(int(askLoaded/Tick) + 1)
-			until(t, "a question and its answer", func() bool { // later if other frames have arrived meanwhile
-				n, answered := b.questions()
-				if n < want {
-					w.pass(1)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.with("tcp")
+		a, b := w.ends[0], w.ends[1]
+		for want := range uint64(3) {
+			if want > 0 { // the first time nothing has arrived
+				if _, err := a.Write([]byte("a word")); err != nil {
+					t.Fatal(err)
 				}
-				return n >= want && answered
-			})
+				if _, err := io.ReadFull(b, make([]byte, 6)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				w.pass(int(askLoaded/Tick) + 1)
+				until(t, "a question and its answer", func() bool { // later if other frames have arrived meanwhile
+					n, answered := b.questions()
+					if n < want {
+						w.pass(1)
+					}
+					return n >= want && answered
+				})
+				if n, _ := b.questions(); n != want {
+					t.Fatalf("%d questions after %d words", n, want)
+				}
+			}
+			w.pass(int(time.Second / Tick))
 			if n, _ := b.questions(); n != want {
-				t.Fatalf("%d questions after %d words", n, want)
+				t.Fatalf("%d questions after %d words and a second", n, want)
 			}
 		}
-		w.pass(int(time.Second / Tick))
-		if n, _ := b.questions(); n != want {
-			t.Fatalf("%d questions after %d words and a second", n, want)
+		if n, _ := a.questions(); n > 2 { // while a frame was not acknowledged
+			t.Errorf("the end that wrote asked %d times", n)
 		}
-	}
-	if n, _ := a.questions(); n > 2 { // while a frame was not acknowledged
-		t.Errorf("the end that wrote asked %d times", n)
-	}
+	})
 }
 
 // TestReceiverNoticesSilence: where data arrived until the path and the standby died, the receiver
 // requests another carrier as soon as the sender does.
 func TestReceiverNoticesSilence(t *testing.T) {
-	w := newWorld(t)
-	used, spare := w.with("middle"), w.with("middle")
-	for i, e := range w.ends {
-		e.Use(used.carriers[i], 1)
-		e.Use(spare.carriers[i], 0)
-	}
-	if _, err := w.ends[0].Write([]byte("a word")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(w.ends[1], make([]byte, 6)); err != nil {
-		t.Fatal(err)
-	}
-	used.mute()
-	spare.mute()
-	w.pass(int((askLoaded+doubtAfter)/Tick) + 3)
-	select {
-	case <-w.ends[1].want:
-	default:
-		t.Errorf("nothing is called for, with carriers %+v", w.ends[1].Carriers())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		used, spare := w.with("middle"), w.with("middle")
+		for i, e := range w.ends {
+			e.Use(used.carriers[i], 1)
+			e.Use(spare.carriers[i], 0)
+		}
+		if _, err := w.ends[0].Write([]byte("a word")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(w.ends[1], make([]byte, 6)); err != nil {
+			t.Fatal(err)
+		}
+		used.mute()
+		spare.mute()
+		w.pass(int((askLoaded+doubtAfter)/Tick) + 3)
+		select {
+		case <-w.ends[1].want:
+		default:
+			t.Errorf("nothing is called for, with carriers %+v", w.ends[1].Carriers())
+		}
+	})
 }

@@ -3,8 +3,8 @@ package stream
 import (
 	"fmt"
 	"net"
-	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/wire"
@@ -40,46 +40,48 @@ func TestWindowFor(t *testing.T) {
 // TestWindowOfAPromptReader: the window of a stream grows also while its process takes everything as
 // it arrives and sends nothing, and by what is stored; but not while nothing arrives.
 func TestWindowOfAPromptReader(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.ends[0], w.ends[1]
-	a.Use(w.with("tcp").carriers[0], 1)
-	tick := func() uint64 {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, c := range b.carriers {
-			c.least, c.served = time.Second, b.ticks.Load()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.ends[0], w.ends[1]
+		a.Use(w.with("tcp").carriers[0], 1)
+		tick := func() uint64 {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for _, c := range b.carriers {
+				c.least, c.served = time.Second, b.ticks.Load()
+			}
+			b.windows.at = b.windows.at.Add(-time.Second) // a round trip has passed
+			b.resize(time.Now())
+			return b.windows.in
 		}
-		b.windows.at = b.windows.at.Add(-time.Second) // a round trip has passed
-		b.resize(time.Now())
-		return b.windows.in
-	}
-	tick() // the first measurement
-	if err := swap(a, b, 0, 8<<20); err != nil {
-		t.Fatal(err)
-	}
-	b.mu.Lock()
-	b.windows.took, b.windows.at = b.took-8<<20, time.Now()
-	waiting, under := b.waiting(), b.send.End()-b.send.Acked()
-	b.mu.Unlock()
-	if waiting != 0 || under != 0 {
-		t.Fatalf("%d bytes are not taken and %d not acknowledged", waiting, under)
-	}
-	if got, low, high := tick(), uint64(24<<20), uint64(32<<20); got < low || got > high {
-		t.Errorf("the window is %d after 8 MiB in a round trip, want from %d to %d", got, low, high)
-	}
-	before := tick()
-	b.mu.Lock()
-	b.windows.stored = 48 << 20
-	b.mu.Unlock()
-	if got := tick(); got != before {
-		t.Errorf("the window went from %d to %d while nothing arrived", before, got)
-	}
-	if err := swap(a, b, 8<<20, 1); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := tick(), uint64(96<<20+wire.WindowUnit); got != want { // a unit for the byte
-		t.Errorf("the window is %d after 48 MiB were stored, want %d", got, want)
-	}
+		tick() // the first measurement
+		if err := swap(a, b, 0, 8<<20); err != nil {
+			t.Fatal(err)
+		}
+		b.mu.Lock()
+		b.windows.took, b.windows.at = b.took-8<<20, time.Now()
+		waiting, under := b.waiting(), b.send.End()-b.send.Acked()
+		b.mu.Unlock()
+		if waiting != 0 || under != 0 {
+			t.Fatalf("%d bytes are not taken and %d not acknowledged", waiting, under)
+		}
+		if got, low, high := tick(), uint64(24<<20), uint64(32<<20); got < low || got > high {
+			t.Errorf("the window is %d after 8 MiB in a round trip, want from %d to %d", got, low, high)
+		}
+		before := tick()
+		b.mu.Lock()
+		b.windows.stored = 48 << 20
+		b.mu.Unlock()
+		if got := tick(); got != before {
+			t.Errorf("the window went from %d to %d while nothing arrived", before, got)
+		}
+		if err := swap(a, b, 8<<20, 1); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := tick(), uint64(96<<20+wire.WindowUnit); got != want { // a unit for the byte
+			t.Errorf("the window is %d after 48 MiB were stored, want %d", got, want)
+		}
+	})
 }
 
 // TestBudget: streams get whole units, and together no more than the budget.
@@ -103,92 +105,94 @@ func TestBudget(t *testing.T) {
 func TestLargerWindow(t *testing.T) {
 	for _, knows := range []bool{true, false} {
 		t.Run(fmt.Sprintf("peer knows windows: %v", knows), func(t *testing.T) {
-			before := extra.left
-			w := newWorld(t)
-			a, b := w.ends[0], w.ends[1]
-			b.o.Windows = knows
-			first, second := w.with("tcp"), w.with("tcp")
-			a.Use(first.carriers[0], 1)
-			a.Use(second.carriers[0], 1)
-			// b has taken 1 MiB within a tick, over a path with a round trip of a second.
-			if err := swap(a, b, 0, 1<<20); err != nil {
-				t.Fatal(err)
-			}
-			b.mu.Lock()
-			for _, c := range b.carriers {
-				c.least, c.served = time.Second, b.ticks.Load()
-			}
-			b.windows.took, b.windows.at = b.took-1<<20, time.Unix(0, 0)
-			b.rightSize(time.Unix(0, 0).Add(50 * time.Millisecond)) // too soon to tell
-			soon := b.windows.in
-			b.rightSize(time.Unix(1, 0))
-			unmoved := b.windows.in
-			b.windows.took = b.took - 16<<20
-			b.rightSize(time.Unix(2, 0))
-			window := b.windows.in
-			b.mu.Unlock()
-			grown := uint64(Window)
-			if knows {
-				grown = 64 << 20
-			}
-			if soon != Window || unmoved != Window || window != grown {
-				t.Fatalf("windows of %d, %d and %d, want %d, %[4]d and %d", soon, unmoved, window, Window, grown)
-			}
-			if err := swap(a, b, 1<<20, 2<<20); err != nil { // the acknowledgement carries the window
-				t.Fatal(err)
-			}
-			b.mu.Lock()
-			b.lead.queueSignal(sayAck)
-			b.mu.Unlock()
-			w.watch() // so that b receives what no Read takes
-			const more = 40 << 20
-			buf := make([]byte, more)
-			want(buf, 0, 3<<20)
-			wrote := make(chan error, 1)
-			n := 0
-			bound := time.Minute
-			if !knows {
-				bound = 3 * time.Second // after which a window is known to be full
-			}
-			a.SetWriteDeadline(time.Now().Add(bound))
-			go func() {
-				var err error
-				n, err = a.Write(buf)
-				wrote <- err
-			}()
-			err := <-wrote
-			if knows && err != nil || !knows && (!isTimeout(err) || n != Window) {
-				t.Fatalf("%d bytes went ahead: %v", n, err)
-			}
-			held := func() uint64 {
+			synctest.Test(t, func(t *testing.T) {
+				before := extra.left
+				w := newWorld(t)
+				a, b := w.ends[0], w.ends[1]
+				b.o.Windows = knows
+				first, second := w.with("tcp"), w.with("tcp")
+				a.Use(first.carriers[0], 1)
+				a.Use(second.carriers[0], 1)
+				// b has taken 1 MiB within a tick, over a path with a round trip of a second.
+				if err := swap(a, b, 0, 1<<20); err != nil {
+					t.Fatal(err)
+				}
 				b.mu.Lock()
-				defer b.mu.Unlock()
-				return b.recv.Next() - b.took
-			}
-			for knows && held() <= Window && !b.Over() {
-				runtime.Gosched()
-			}
-			first.cut()
-			if _, err := receiveAt(b, 0, 3<<20, n); err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range w.ends {
-				e.mu.Lock()
-				e.narrow()
-				e.mu.Unlock()
-			}
-			a.SetWriteDeadline(time.Time{})
-			if err := swap(a, b, 3<<20+uint64(n), 20<<20); err != nil { // an advertised window can still be used
-				t.Fatal(err)
-			}
-			for _, e := range w.ends {
-				e.Fail(net.ErrClosed)
-			}
-			extra.mu.Lock()
-			defer extra.mu.Unlock()
-			if extra.left != before {
-				t.Errorf("%d bytes of the budget are gone", before-extra.left)
-			}
+				for _, c := range b.carriers {
+					c.least, c.served = time.Second, b.ticks.Load()
+				}
+				b.windows.took, b.windows.at = b.took-1<<20, time.Unix(0, 0)
+				b.rightSize(time.Unix(0, 0).Add(50 * time.Millisecond)) // too soon to tell
+				soon := b.windows.in
+				b.rightSize(time.Unix(1, 0))
+				unmoved := b.windows.in
+				b.windows.took = b.took - 16<<20
+				b.rightSize(time.Unix(2, 0))
+				window := b.windows.in
+				b.mu.Unlock()
+				grown := uint64(Window)
+				if knows {
+					grown = 64 << 20
+				}
+				if soon != Window || unmoved != Window || window != grown {
+					t.Fatalf("windows of %d, %d and %d, want %d, %[4]d and %d", soon, unmoved, window, Window, grown)
+				}
+				if err := swap(a, b, 1<<20, 2<<20); err != nil { // the acknowledgement carries the window
+					t.Fatal(err)
+				}
+				b.mu.Lock()
+				b.lead.queueSignal(sayAck)
+				b.mu.Unlock()
+				w.watch() // so that b receives what no Read takes
+				const more = 40 << 20
+				buf := make([]byte, more)
+				want(buf, 0, 3<<20)
+				wrote := make(chan error, 1)
+				n := 0
+				bound := time.Minute
+				if !knows {
+					bound = 3 * time.Second // after which a window is known to be full
+				}
+				a.SetWriteDeadline(time.Now().Add(bound))
+				go func() {
+					var err error
+					n, err = a.Write(buf)
+					wrote <- err
+				}()
+				err := <-wrote
+				if knows && err != nil || !knows && (!isTimeout(err) || n != Window) {
+					t.Fatalf("%d bytes went ahead: %v", n, err)
+				}
+				held := func() uint64 {
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					return b.recv.Next() - b.took
+				}
+				for knows && held() <= Window && !b.Over() {
+					time.Sleep(delay)
+				}
+				first.cut()
+				if _, err := receiveAt(b, 0, 3<<20, n); err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range w.ends {
+					e.mu.Lock()
+					e.narrow()
+					e.mu.Unlock()
+				}
+				a.SetWriteDeadline(time.Time{})
+				if err := swap(a, b, 3<<20+uint64(n), 20<<20); err != nil { // an advertised window can still be used
+					t.Fatal(err)
+				}
+				for _, e := range w.ends {
+					e.Fail(net.ErrClosed)
+				}
+				extra.mu.Lock()
+				defer extra.mu.Unlock()
+				if extra.left != before {
+					t.Errorf("%d bytes of the budget are gone", before-extra.left)
+				}
+			})
 		})
 	}
 }

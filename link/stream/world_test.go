@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link/internal/leak"
+	"github.com/isthmus-grid/isthmus/link/internal/memnet"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// watchdog bounds all waits of a test. A busy machine stretches tests of seconds to a minute.
-const watchdog = 4 * time.Minute
+// watchdog bounds all waits of a test, in a bubble in virtual time.
+const watchdog = 10 * time.Minute
 
 // hangs makes a test that takes longer than the watchdog report where it is.
 func hangs(t testing.TB) {
@@ -28,10 +29,13 @@ func hangs(t testing.TB) {
 	t.Cleanup(func() { w.Stop() })
 }
 
-// A world is two streams, the carriers between them, and the watch over both.
+// A world is two streams, the carriers between them, and the watch over both. It belongs into a
+// testing/synctest bubble, where a machine that is busy with other things changes nothing, unless its
+// carriers are sockets: these it does not take for silent, so that a test with them knows no times.
 type world struct {
-	t    testing.TB
-	ends [2]*end
+	t       testing.TB
+	ends    [2]*end
+	sockets bool
 
 	mu    sync.Mutex
 	roads []*road
@@ -63,13 +67,23 @@ type road struct {
 // newWorld returns two streams without carriers. At the end of the test, it fails those that the
 // test has not ended.
 func newWorld(t testing.TB) *world {
+	w := newSocketWorld(t)
+	w.sockets = false
+	for _, e := range w.ends {
+		e.o.Silent = func(bool) { e.wants() }
+	}
+	return w
+}
+
+// newSocketWorld returns two streams whose carriers will be sockets.
+func newSocketWorld(t testing.TB) *world {
 	leak.Check(t)
 	hangs(t)
-	w := &world{t: t, stop: make(chan struct{})}
+	w := &world{t: t, sockets: true, stop: make(chan struct{})}
 	for i := range w.ends {
 		e := &end{over: make(chan struct{}), want: make(chan struct{}, 1)}
 		e.Stream = New(Options{
-			Peer: fmt.Sprintf("end %d", 1-i), Lost: e.wasLost, Silent: func(bool) { e.wants() }, Ended: func() { close(e.over) }, Windows: true,
+			Peer: fmt.Sprintf("end %d", 1-i), Lost: e.wasLost, Ended: func() { close(e.over) }, Windows: true,
 		})
 		w.ends[i] = e
 	}
@@ -194,8 +208,12 @@ func (w *world) with(kind string) *road {
 
 var kinds = []string{"tcp", "unix", "plain", "middle", "grudging"}
 
+// delay is how long a byte takes on a connection in memory.
+const delay = time.Millisecond
+
 // road makes a connection: TCP, a Unix socket, a connection without a visible socket, two TCP
-// connections with a process in the middle, or TCP that takes little without blocking.
+// connections with a process in the middle, or TCP that takes little without blocking. In memory the
+// first two are the same.
 func (w *world) road(kind string) *road {
 	w.t.Helper()
 	network := "tcp"
@@ -240,14 +258,21 @@ func (g *grudging) TryWriteVec(bufs ...[]byte) (int, error) {
 
 // reset closes a connection with a reset where possible.
 func reset(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
-		tcp.SetLinger(0)
+	switch c := c.(type) {
+	case *memnet.Conn:
+		c.Reset()
+		return
+	case *net.TCPConn:
+		c.SetLinger(0)
 	}
 	c.Close()
 }
 
 func (w *world) pair(network string) (a, b net.Conn) {
 	w.t.Helper()
+	if !w.sockets {
+		return memnet.Pair(memnet.Options{Delay: delay})
+	}
 	if network == "unix" {
 		return w.socketpair()
 	}
