@@ -99,13 +99,19 @@ func TestCutInsideOfTLS(t *testing.T) {
 // takes a place, for the permitted time, and is refused with the reason.
 func TestUnfinishedHandshakes(t *testing.T) {
 	creds := credentials(t)
-	r := start(t, Settings{TLS: creds.DataServer, TicketTime: 300 * time.Millisecond, Limits: Limits{Handshakes: 4, PerSource: 3}})
-	for _, begun := range []string{"\x16", "\x16\x03\x01\x02\x00", "G"} {
-		r.dial([]byte(begun))
+	begun := []string{"\x16", "\x16\x03\x01\x02\x00", "G"}
+	full := start(t, Settings{TLS: creds.DataServer, TicketTime: time.Hour, Limits: Limits{Handshakes: 4, PerSource: 3}})
+	for _, b := range begun {
+		full.dial([]byte(b))
 	}
-	r.until("three to wait", func(Status) bool { return r.half.Stats().Used == 3 })
-	r.dial([]byte("\x16")) // one more from the same source
-	r.until("one to lose its place", func(st Status) bool { return st.Refused[TooManyHandshakes] == 1 })
+	full.until("three to wait", func(Status) bool { return full.half.Stats().Used == 3 })
+	full.dial([]byte("\x16")) // one more from the same source
+	full.until("one to lose its place", func(st Status) bool { return st.Refused[TooManyHandshakes] == 1 })
+
+	r := start(t, Settings{TLS: creds.DataServer, TicketTime: 30 * time.Millisecond})
+	for _, b := range begun {
+		r.dial([]byte(b))
+	}
 	r.until("all to be refused", func(st Status) bool {
 		return st.Refused[NoTicket]+st.Refused[NoHandshake] == 3 && r.half.Stats().Used == 0
 	})

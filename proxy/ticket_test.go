@@ -121,7 +121,7 @@ func TestSilentClient(t *testing.T) {
 			t.Errorf("%s: %+v", name, no)
 		}
 	}
-	if st := r.Status(); st.Refused[NoTicket] != 2 || st.Handshakes != 0 {
+	if st := r.until("both to leave", func(st Status) bool { return st.Handshakes == 0 }); st.Refused[NoTicket] != 2 {
 		t.Errorf("%+v", st)
 	}
 }

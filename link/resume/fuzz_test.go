@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // choices answers questions from a string of bytes, then always 0.
@@ -166,11 +168,15 @@ func life(seed uint64, n int) choices {
 	return c
 }
 
-// TestRandom plays a thousand random lives, in which every rare event must have happened. A failure
+// TestRandom plays random lives, a thousand in full, in which every rare event must have happened. A failure
 // names its seed.
 func TestRandom(t *testing.T) {
 	var pushed, resent, lostAtDeath, freedLost, carriers, fragmented uint64
-	for seed := range uint64(1000) {
+	lives := uint64(150)
+	if testload.Full() {
+		lives = 1000
+	}
+	for seed := range lives {
 		w, err := play(life(seed, 6000))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -2,8 +2,11 @@ package resume
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // bounds is what the exhaustive model explores: everything that can happen with these messages and
@@ -294,6 +297,7 @@ func (b *bounds) explore(t *testing.T) {
 		return last
 	}
 	var c *state
+	rng := rand.New(rand.NewPCG(1, 1))
 	for len(frontier) > 0 {
 		var next []*state
 		var nextFrom []int
@@ -321,15 +325,26 @@ func (b *bounds) explore(t *testing.T) {
 			spares = append(spares, s)
 		}
 		frontier, from = next, nextFrom
+		if !testload.Full() && len(frontier) > sampled {
+			rng.Shuffle(len(frontier), func(i, j int) {
+				frontier[i], frontier[j] = frontier[j], frontier[i]
+				from[i], from[j] = from[j], from[i]
+			})
+			spares = append(spares, frontier[sampled:]...)
+			frontier, from = frontier[:sampled], from[:sampled]
+		}
 	}
 	t.Logf("%d states", len(nodes))
-	if len(nodes) < b.atLeast {
+	if testload.Full() && len(nodes) < b.atLeast {
 		t.Errorf("only %d states, want at least %d", len(nodes), b.atLeast)
 	}
 }
 
+// sampled is how many states of each number of steps a model goes on from that is not exhausted.
+const sampled = 200
+
 // TestModel explores every interleaving of push, write, deliver, acknowledge,
-// connect, close at either end, switch and fin within each of the bounds.
+// connect, close at either end, switch and fin within each of the bounds; or a sample of them.
 func TestModel(t *testing.T) {
 	for _, b := range []bounds{
 		{name: "one way, two carriers", messages: [2][]int{{2, 1}, nil}, window: 3, births: 2, live: 2, frames: []int{1, 3}, atLeast: 173000},
