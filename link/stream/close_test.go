@@ -22,9 +22,9 @@ var habits = []struct {
 	ends   bool // ends its stream before it reads
 }{
 	{"closes", 0, false, true, false},
-	{"sends, closes", 5 << 20, false, true, false},
+	{"sends, closes", 2 << 20, false, true, false},
 	{"reads, closes", 0, true, true, false},
-	{"sends, ends, reads, closes", 5 << 20, true, true, true},
+	{"sends, ends, reads, closes", 2 << 20, true, true, true},
 	{"does nothing", 0, false, false, false},
 }
 

@@ -213,7 +213,7 @@ func TestUnderFire(t *testing.T) {
 				done := make(chan struct{})
 				var firing sync.WaitGroup
 				firing.Go(func() { w.fire(done, rand.New(rand.NewPCG(seed, 99))) })
-				w.both(12<<20, seed)
+				w.both(8<<20, seed)
 				close(done)
 				firing.Wait()
 				for i, e := range w.ends {

@@ -69,11 +69,11 @@ func TestNobodyReads(t *testing.T) {
 		w.ticks(60) // far longer than the time after which an unanswered question counts
 		var other sync.WaitGroup
 		other.Go(func() {
-			if err := send(b.Stream, 1, 2*Window, random(1)); err != nil {
+			if err := send(b.Stream, 1, Window+1<<20, random(1)); err != nil {
 				t.Error(err)
 			}
 		})
-		if _, err := receive(a.Stream, 1, 2*Window, random(2)); err != nil {
+		if _, err := receive(a.Stream, 1, Window+1<<20, random(2)); err != nil {
 			t.Error(err)
 		}
 		other.Wait()
@@ -276,7 +276,7 @@ func TestSlowWriterOfManyBytes(t *testing.T) {
 				other := w.with("unix")
 				a, b := w.ends[0], w.ends[1]
 				a.Use(other.carriers[0], 1)
-				const n = 3 * Window
+				const n = 2 * Window
 				var both sync.WaitGroup
 				both.Go(func() {
 					off := uint64(0)

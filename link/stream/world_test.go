@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -340,24 +342,43 @@ func (w *world) middle(r *road, b, c net.Conn) {
 	}
 }
 
-// want fills b with the bytes of a direction starting at off. All are below 128: larger values were
-// written by an owner after the bytes were returned to it.
-func want(b []byte, direction int, off uint64) {
-	for i := range b {
-		b[i] = byte(at(direction, off+uint64(i)))
-	}
-}
+// period is after how many bytes a direction repeats: a prime, which divides no size in use, so that
+// displaced bytes show.
+const period = 65521
 
-func at(direction int, off uint64) byte {
-	x := (off + uint64(direction)<<40) * 0x9e3779b97f4a7c15
-	return byte(x>>57) & 0x7f
+// patterns are the bytes of both directions. All are below 128: larger values were written by an owner
+// after the bytes were returned to it.
+var patterns = func() (all [2][]byte) {
+	source := rand.NewChaCha8([32]byte{1})
+	for i := range all {
+		all[i] = make([]byte, period)
+		source.Read(all[i])
+		for k := range all[i] {
+			all[i][k] &= 0x7f
+		}
+	}
+	return all
+}()
+
+// want fills b with the bytes of a direction starting at off.
+func want(b []byte, direction int, off uint64) {
+	for n := 0; len(b) > 0; b, off = b[n:], off+uint64(n) {
+		n = copy(b, patterns[direction][off%period:])
+	}
 }
 
 // wrong says where b differs from a direction's bytes starting at off, or returns "".
 func wrong(b []byte, direction int, off uint64) string {
-	for i, got := range b {
-		if w := at(direction, off+uint64(i)); got != w {
-			return fmt.Sprintf("direction %d: byte %d (the %d-th of %d) is %#02x and not %#02x", direction, off+uint64(i), i, len(b), got, w)
+	for n, left := 0, b; len(left) > 0; left, off = left[n:], off+uint64(n) {
+		p := patterns[direction][off%period:]
+		n = min(len(p), len(left))
+		if bytes.Equal(left[:n], p[:n]) {
+			continue
+		}
+		for i, got := range left[:n] {
+			if got != p[i] {
+				return fmt.Sprintf("direction %d: byte %d (the %d-th of %d) is %#02x and not %#02x", direction, off+uint64(i), len(b)-len(left)+i, len(b), got, p[i])
+			}
 		}
 	}
 	return ""
