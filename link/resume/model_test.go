@@ -341,7 +341,7 @@ func (b *bounds) explore(t *testing.T) {
 }
 
 // sampled is how many states of each number of steps a model goes on from that is not exhausted.
-const sampled = 200
+const sampled = 100
 
 // TestModel explores every interleaving of push, write, deliver, acknowledge,
 // connect, close at either end, switch and fin within each of the bounds; or a sample of them.
