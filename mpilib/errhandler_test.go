@@ -31,10 +31,12 @@ func TestErrorsAreFatal(t *testing.T) {
 	defer os.RemoveAll(dir)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestErrorsAreFatal$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), child+"=1", "TMPDIR="+dir)
-	out, err := cmd.CombinedOutput()
+	var out, complaint strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	err = cmd.Run()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(string(out), "fatal error on world, rank 0: mpilib: rank 0: send to rank 4 of world, tag 0: no such rank") {
-		t.Errorf("%v\n%s", err, out)
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(complaint.String(), "fatal error on world, rank 0: mpilib: rank 0: send to rank 4 of world, tag 0: no such rank") {
+		t.Errorf("%v\n%s%s", err, &out, &complaint)
 	}
 }
 

@@ -17,14 +17,13 @@ import (
 // command runs a program to its end and returns its standard output.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
+	var out, complaints bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %v: %v\n%s%s", name, args, err, out, complaints.Bytes())
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %v: %v\n%s%s", name, args, err, &out, &complaints)
 	}
-	return string(out)
+	return out.String()
 }
 
 // sources returns the C compiler and a folder with the front-ends' sources and mpi.h. It skips the test

@@ -15,9 +15,10 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/store"
-	_ "github.com/isthmus-grid/isthmus/internal/store/etcd" // OpenEtcd
-	"github.com/isthmus-grid/isthmus/internal/store/storetest"
 )
+
+// eachEtcd starts an etcd, where tests may have processes, and returns how to open it.
+var eachEtcd func(*testing.T) (open func() store.Store)
 
 // each runs a test with every kind of store. again opens the same store another time: at another
 // broker, or after a restart where only one process can have it open.
@@ -39,21 +40,12 @@ func each(t *testing.T, f func(t *testing.T, s store.Store, again func() store.S
 		s := open()
 		f(t, s, func() store.Store { s.Close(); return open() })
 	})
-	t.Run("etcd", func(t *testing.T) {
-		at := storetest.Start(t, 1).Address(t.Name())
-		open := func() store.Store { return openEtcd(t, at) }
-		f(t, open(), open)
-	})
-}
-
-func openEtcd(t *testing.T, at store.Address) store.Store {
-	t.Helper()
-	s, err := store.OpenEtcd(at, nil)
-	if err != nil {
-		t.Fatal(err)
+	if eachEtcd != nil {
+		t.Run("etcd", func(t *testing.T) {
+			open := eachEtcd(t)
+			f(t, open(), open)
+		})
 	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 // Random transactions have the same effect on every store as on a map.
@@ -375,74 +367,6 @@ func read(t *testing.T, file string) []byte {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// One member of three dies, and its cluster and clients continue; without a majority calls fail in
-// time, and succeed again with one.
-func TestEtcdMembersDie(t *testing.T) {
-	c := storetest.Start(t, 3)
-	s := openEtcd(t, c.Address("grid"))
-	ctx := t.Context()
-	put := func(key string) error {
-		return s.Commit(ctx, store.Tx{If: []store.Record{{Key: key}}, Put: []store.Record{{Key: key}}})
-	}
-	// eventually retries as the callers of a store do, for a bounded time.
-	eventually := func(what, key string) {
-		t.Helper()
-		end := time.Now().Add(15 * time.Second)
-		for {
-			err := put(key)
-			if err == nil || errors.Is(err, store.ErrConflict) {
-				return
-			}
-			if !errors.Is(err, store.ErrUnavailable) || time.Now().After(end) {
-				t.Fatalf("%s: %v", what, err)
-			}
-		}
-	}
-	eventually("three members", "a")
-	c.Members[0].Kill()
-	eventually("two members", "b")
-	c.Members[1].Kill()
-	start := time.Now()
-	err := put("c")
-	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "is a majority of its members up") {
-		t.Errorf("one member: %v", err)
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("it took %v to fail", took)
-	}
-	if s.Status().Error == "" {
-		t.Error("the status says nothing")
-	}
-	c.Members[1].Start()
-	eventually("two members again", "d")
-	if r, err := s.Get(ctx, "b"); err != nil || r.Version == 0 {
-		t.Errorf("what was written: %+v, %v", r, err)
-	}
-	if got := s.Status().Error; got != "" {
-		t.Errorf("the status goes on saying %s", got)
-	}
-}
-
-// A caller that cancels, as a peer whose call ends may, does not mark the store as unavailable:
-// otherwise no broker would renew a lease.
-func TestEtcdIsNotWaitedFor(t *testing.T) {
-	s := openEtcd(t, store.Address{Hosts: []string{"127.0.0.1:1"}, Prefix: "grid"})
-	hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if _, err := s.Get(hasty, "key"); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("hasty: %v", err)
-	}
-	if err := s.Commit(hasty, store.Tx{}); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("hasty: %v", err)
-	}
-	if status := s.Status(); status.Error != "" {
-		t.Errorf("after who did not wait: %+v", status)
-	}
-	if _, err := s.Get(t.Context(), "key"); !errors.Is(err, store.ErrUnavailable) || s.Status().Error == "" {
-		t.Errorf("patient: %v, %+v", err, s.Status())
-	}
 }
 
 func TestParseEtcd(t *testing.T) {

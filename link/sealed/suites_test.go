@@ -77,7 +77,7 @@ func TestWithoutAES(t *testing.T) {
 	}
 	run := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestWithoutAES|TestStandardPeer|TestEarly)$", "-test.v", "-test.timeout=2m")
 	run.Env = append(os.Environ(), "GODEBUG=cpu.aes=off")
-	out, err := run.CombinedOutput()
+	out, err := run.Output()
 	if err != nil || strings.Count(string(out), "\n--- PASS: ") != 3 {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -113,7 +113,7 @@ func TestDefaultsDeny(t *testing.T) {
 // advice returns the lines that isthmus check advises to add to a daemon's settings.
 func (w *world) advice(daemon string) (lines []string) {
 	w.T.Helper()
-	out, err := exec.CommandContext(w.Ctx, labtest.Program(w.T, ""), "check", w.SettingsFile(daemon)).CombinedOutput()
+	out, err := labtest.Output(exec.CommandContext(w.Ctx, labtest.Program(w.T, ""), "check", w.SettingsFile(daemon)))
 	if err != nil {
 		w.T.Fatalf("check: %v\n%s", err, out)
 	}

@@ -43,7 +43,8 @@ func source() (string, error) {
 	return filepath.Join(filepath.Dir(strings.TrimSpace(string(mod))), "test", "etcd"), err
 }
 
-// Fetch downloads the modules that Start needs, for environments without a network later.
+// Fetch downloads the modules that Start needs: those of the programs have no etcd. A TestMain calls it
+// whose tests run where there is no network.
 func Fetch() error {
 	dir, err := source()
 	if err != nil {
@@ -61,10 +62,14 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The go command links a tool into its cache; with -n it prints the path, and runs nothing.
-	out, err := exec.Command("go", "tool", "-C", source, "-n", "etcd").CombinedOutput()
+	// The go command links a tool into its cache; with -n it prints the path, and runs nothing. What it
+	// downloads it lists on its standard error.
+	var complaints bytes.Buffer
+	cmd := exec.Command("go", "tool", "-C", source, "-n", "etcd")
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+		return "", fmt.Errorf("%w: %s", err, complaints.Bytes())
 	}
 	return strings.TrimSpace(string(out)), nil
 })

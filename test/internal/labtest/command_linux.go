@@ -40,6 +40,16 @@ func RunWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, std
 	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
+// Output runs a command to its end and returns its standard output; the error also says what the command
+// wrote to its standard error.
+func Output(cmd *exec.Cmd) ([]byte, error) {
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return out, err
+}
+
 // Background is a command that runs while the test reads its output.
 type Background struct {
 	Cmd  *exec.Cmd

@@ -34,7 +34,7 @@ func (w *World) AwaitHosts(n int) {
 	var out []byte
 	var err error
 	w.Until(fmt.Sprintf("%d hosts", n), func() bool {
-		out, err = w.Isthmus("hosts", "--json").CombinedOutput()
+		out, err = Output(w.Isthmus("hosts", "--json"))
 		return err == nil && strings.Count(string(out), `"state":"up"`) == n
 	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
 }
@@ -45,13 +45,13 @@ func (w *World) AwaitNoJobs() {
 	var out []byte
 	var err error
 	w.Until("no job to be left", func() bool {
-		out, err = w.Isthmus("ps", "--json").CombinedOutput()
+		out, err = Output(w.Isthmus("ps", "--json"))
 		return err == nil && len(out) == 0
 	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
 }
 
 // RunExample runs `isthmus-lab example` with these words as a job: by `isthmus run` on each of the
-// nodes, with the given number of ranks on each. It returns the output.
+// nodes, with the given number of ranks on each. It returns the standard output.
 func (w *World) RunExample(t *testing.T, nodes []string, ranks int, words ...string) string {
 	t.Helper()
 	return w.RunJobOf(t, nodes, ranks, append([]string{Program(t, "-lab"), "example"}, words...)...)
@@ -65,17 +65,17 @@ func (w *World) RunJobOf(t *testing.T, nodes []string, ranks int, command ...str
 		t.Fatal(err)
 	}
 	program := Program(t, "")
-	outputs := make([]bytes.Buffer, len(nodes))
+	outputs, complaints := make([]bytes.Buffer, len(nodes)), make([]bytes.Buffer, len(nodes))
 	var running sync.WaitGroup
 	for i, node := range nodes {
 		argv := append([]string{"run", "--key", key, "--size", fmt.Sprint(len(nodes) * ranks),
 			"--ranks", fmt.Sprintf("%d-%d", i*ranks, (i+1)*ranks-1), "--helper", w.Socket(node), "--label", node, "--"}, command...)
 		cmd := w.Lab.Host(node).Command(w.Ctx, program, argv...)
-		cmd.Stdout, cmd.Stderr = &outputs[i], &outputs[i]
+		cmd.Stdout, cmd.Stderr = &outputs[i], &complaints[i]
 		t.Logf("on %s: isthmus %s", node, strings.Join(argv, " "))
 		running.Go(func() {
 			if err := cmd.Run(); err != nil {
-				t.Errorf("the ranks on %s: %v", node, err)
+				t.Errorf("the ranks on %s: %v: %s", node, err, complaints[i].Bytes())
 			}
 		})
 	}

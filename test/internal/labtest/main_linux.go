@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/store/storetest"
 	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/lab"
 )
@@ -29,8 +28,9 @@ var refused error
 
 // Main is called by a package's TestMain: it runs the tests in a lab, and fails if they leave
 // something behind. ranks are what this program runs instead, as a process of a job that a test
-// launches: each is selected by an environment variable.
-func Main(m *testing.M, ranks map[string]func() error) {
+// launches: each is selected by an environment variable. fetch is called before the lab is entered, which
+// has no network.
+func Main(m *testing.M, ranks map[string]func() error, fetch ...func() error) {
 	for key, rank := range ranks {
 		if os.Getenv(key) == "" {
 			continue
@@ -46,9 +46,11 @@ func Main(m *testing.M, ranks map[string]func() error) {
 			fmt.Fprintf(os.Stderr, "go list: %v\n%s", err, out)
 			os.Exit(1)
 		}
-		if err := storetest.Fetch(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+		for _, f := range fetch {
+			if err := f(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
 		}
 		os.Setenv(fetchedKey, "yes")
 	}
