@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -139,10 +140,18 @@ func paper(strategy string, n, r int, processes []int) (ranks [][]int) {
 	return ranks
 }
 
+// cases returns how many of all random cases a test is to try.
+func cases(all int) int {
+	if testload.Full() {
+		return all
+	}
+	return all / 4
+}
+
 func TestStrategiesAreThePapers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	placed, refused := 0, 0
-	for range 6000 {
+	for range cases(6000) {
 		n, r := 1+rng.IntN(12), 1+rng.IntN(4)
 		processes := make([]int, 1+rng.IntN(30))
 		for i := range processes {
@@ -175,7 +184,7 @@ func TestStrategiesAreThePapers(t *testing.T) {
 			checkPlan(t, p)
 		}
 	}
-	if placed < 500 || refused < 500 {
+	if placed < cases(500) || refused < cases(500) {
 		t.Errorf("%d placed and %d refused: too few of one kind to mean something", placed, refused)
 	}
 }
@@ -305,7 +314,7 @@ func TestShortageNamesTheLimitAndTheNearestOffer(t *testing.T) {
 func TestOffersAreTheNearest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	short := 0
-	for range 3000 {
+	for range cases(3000) {
 		hosts := hostsOf(make([]int, 1+rng.IntN(5))...)
 		for i := range hosts {
 			hosts[i].Processes, hosts[i].Jobs = rng.IntN(5), rng.IntN(3)
@@ -348,7 +357,7 @@ func TestOffersAreTheNearest(t *testing.T) {
 			t.Fatalf("%+v on %+v: %d offers, want %d", job, hosts, len(lack.Nearest), want)
 		}
 	}
-	if short < 500 {
+	if short < cases(500) {
 		t.Errorf("only %d jobs did not fit", short)
 	}
 }
@@ -357,7 +366,7 @@ func TestOffersAreTheNearest(t *testing.T) {
 func TestSettledIsFinal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	settled := 0
-	for range 5000 {
+	for range cases(5000) {
 		hosts := hostsOf(make([]int, 2+rng.IntN(10))...)
 		for i := range hosts {
 			hosts[i].Processes = rng.IntN(4)
@@ -381,7 +390,7 @@ func TestSettledIsFinal(t *testing.T) {
 			}
 		}
 	}
-	if settled < 500 {
+	if settled < cases(500) {
 		t.Errorf("settled only %d times", settled)
 	}
 }

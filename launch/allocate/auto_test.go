@@ -83,9 +83,8 @@ func TestAutoAgainstAllPlacements(t *testing.T) {
 	for _, pattern := range []Pattern{Dense, Neighbour, Master} {
 		t.Run(pattern.String(), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, uint64(pattern)))
-			const cases = 120
 			best, placed, apart, worst := 0, 0, 0, 1.0 // apart: more copies at one site than need be
-			for range cases {
+			for range cases(120) {
 				hosts, network := random(rng, 1+rng.IntN(3), 2+rng.IntN(4))
 				hosts = Order(hosts)
 				job := Job{Ranks: 2 + rng.IntN(4), Copies: 1 + rng.IntN(2), Pattern: pattern, Message: rng.IntN(100000)}
@@ -133,7 +132,7 @@ func TestAutoAgainstAllPlacements(t *testing.T) {
 // The search computes the same cost as Plan.Cost from ranks and copies.
 func TestSearchAndPlanAgreeOnCost(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
-	for range 500 {
+	for range cases(500) {
 		hosts, network := random(rng, 3, 8)
 		hosts = Order(hosts)
 		if rng.IntN(2) == 0 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -55,7 +56,11 @@ func TestPiecesKept(t *testing.T) {
 
 // Whenever followers read, each gets the bytes of the stream in order, and hears how many it does not get.
 func TestFollowersReadWhatIsKept(t *testing.T) {
-	for seed := range uint64(50) {
+	seeds := uint64(6)
+	if testload.Full() {
+		seeds = 50
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		s := &stream{dir: t.TempDir(), name: "stderr", size: 1 + rng.Int64N(20)}
 		var all []byte
@@ -106,7 +111,11 @@ func TestFollowersReadWhatIsKept(t *testing.T) {
 
 // A follower that reads while the stream is written misses nothing of what is kept.
 func TestFollowersReadWhatIsBeingWritten(t *testing.T) {
-	for range 30 {
+	rounds := 6
+	if testload.Full() {
+		rounds = 30
+	}
+	for range rounds {
 		s := &stream{dir: t.TempDir(), name: "stdout", size: 64}
 		want := bytes.Repeat([]byte("0123456789"), 50) // in 8 pieces, of which none is removed
 		written := make(chan error, 1)

@@ -9,17 +9,24 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-const seeds = 100
+// seeds returns how many of all worlds a test is to try.
+func seeds(all uint64) uint64 {
+	if testload.Full() {
+		return all
+	}
+	return max(1, all/8)
+}
 
 // All survivors are told once and in time of each death, and of nothing else, whatever the clocks,
 // with delays and losses.
 func TestDeathsAreTold(t *testing.T) {
 	for _, pattern := range []Pattern{Double, Single} {
 		t.Run(pattern.String(), func(t *testing.T) {
-			for seed := range uint64(seeds) {
+			for seed := range seeds(100) {
 				rng := rand.New(rand.NewPCG(seed, 3))
 				n := 2 + rng.IntN(30)
 				w := newWorld(t, Config{Pattern: pattern}, n, seed)
@@ -74,7 +81,7 @@ func TestStallIsNoDeath(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, pattern := range []Pattern{Double, Single} {
-				for seed := range uint64(seeds / 4) {
+				for seed := range seeds(25) {
 					w := newWorld(t, Config{Pattern: pattern}, 24, seed)
 					stall(w)
 					w.run(25 * time.Second)
@@ -108,7 +115,7 @@ func TestMessagesPerPeriod(t *testing.T) {
 // Each side of a partition declares the other failed, and no host of its own side. When the
 // partition ends and a registry lists the hosts again, all return.
 func TestPartition(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range seeds(10) {
 		w := newWorld(t, Config{}, 16, seed)
 		cut, mended := 5*time.Second, 30*time.Second
 		w.way = func(a, b *host) (time.Duration, bool) {
@@ -173,7 +180,7 @@ func TestLongStop(t *testing.T) {
 
 // The restart of a host is detected at once: its earlier processes are gone.
 func TestRestart(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range seeds(10) {
 		w := newWorld(t, Config{}, 16, seed)
 		h := w.hosts[3]
 		w.at(5*time.Second, func() { w.kill(h) })
@@ -200,7 +207,7 @@ func TestRestart(t *testing.T) {
 // A host that joins late and knows one host is soon known to all, and knows all; a host that leaves
 // does not count as dead.
 func TestJoinAndLeave(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range seeds(10) {
 		w := newWorld(t, Config{}, 20, seed)
 		late, gone := w.host(overlay.NodeID{Site: "zz", Name: "late"}), w.hosts[4]
 		w.at(4*time.Second, func() { w.start(late, []overlay.NodeID{w.hosts[0].id}) })
@@ -328,7 +335,7 @@ func TestStaleGossip(t *testing.T) {
 
 // Hosts that start at different times soon step together, whatever their clocks.
 func TestRoundsConverge(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range seeds(10) {
 		w := newWorld(t, Config{}, 32, seed)
 		w.run(10 * time.Second)
 		least, most := w.hosts[0].d.round, uint64(0)
@@ -433,7 +440,13 @@ func TestConfig(t *testing.T) {
 }
 
 // TestTable prints, with -v, the cost and the duration of detection.
-func TestTable(t *testing.T) { t.Log(table(t, 16, 64)) }
+func TestTable(t *testing.T) {
+	sizes := []int{16}
+	if testload.Full() {
+		sizes = append(sizes, 64)
+	}
+	t.Log(table(t, sizes...))
+}
 
 // BenchmarkTable prints, with -v, the table for more hosts.
 func BenchmarkTable(b *testing.B) {

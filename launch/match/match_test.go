@@ -8,13 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // The search finds a match exactly when trying everything does.
 func TestAgreesWithBruteForce(t *testing.T) {
-	const cases = 1000
+	cases := 150
+	if testload.Full() {
+		cases = 1000
+	}
 	matches, worst := 0, 0
 	for seed := range uint64(cases) {
 		p, o := random(rand.New(rand.NewPCG(seed, 1)))
@@ -45,8 +49,11 @@ func TestAgreesWithBruteForce(t *testing.T) {
 
 // What an Infeasible offers can be met, and one step more cannot.
 func TestNearestOffers(t *testing.T) {
-	said := 0
-	for seed := range uint64(300) {
+	seeds, said := uint64(40), 0
+	if testload.Full() {
+		seeds = 300
+	}
+	for seed := range seeds {
 		p, o := random(rand.New(rand.NewPCG(seed, 2)))
 		if len(p.Groups) > 3 || brute(p, o) != nil {
 			continue

@@ -27,6 +27,11 @@ var here = overlay.NodeID{Site: "here", Name: "n1"}
 // TestMain runs a job agent if a test's node service started this process as one.
 func TestMain(m *testing.M) {
 	jobagent.Main()
+	// With -race a process lasts another second at its end, unless told otherwise: each agent, and its guard.
+	if os.Getenv("GORACE") == "" {
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
+	}
+	inherited = append(inherited, "GORACE")
 	os.Exit(m.Run())
 }
 
@@ -51,7 +56,7 @@ func newHost(t *testing.T, change func(*Options)) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	life, stop := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() {
@@ -98,8 +103,8 @@ func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("waited 30s for %s", what)
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("waited 2m for %s", what)
 	}
 	return v
 }

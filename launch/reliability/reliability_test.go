@@ -65,7 +65,7 @@ func TestMeanTimeIsExact(t *testing.T) {
 // The mean time is the integral of the probability to live.
 func TestMeanTimeFitsFailure(t *testing.T) {
 	for _, ranks := range []int{1, 5, 40, 300} {
-		const step = 1e-4
+		const step = 1e-3
 		sum := 0.0
 		for x := step / 2; x < 40; x += step {
 			sum += step * (1 - Failure(ranks, 2, x, 1))

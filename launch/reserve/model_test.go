@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 )
 
@@ -49,6 +50,8 @@ func scenes() []scene {
 // TestEveryWorld explores every order of all possible events. In each world no node has more than J
 // jobs, no key and no rank starts twice, and a launched job is launched on all its nodes; from each
 // world silence leads to an end without reservations; and at the end of a world no submitter waits.
+//
+// Without the tag system it explores the first worlds of each scene, in depth first.
 func TestEveryWorld(t *testing.T) {
 	for _, sc := range scenes() {
 		t.Run(sc.name, func(t *testing.T) {
@@ -67,6 +70,9 @@ func TestEveryWorld(t *testing.T) {
 					continue
 				} else {
 					seen[code] = true
+				}
+				if len(seen) > 700 && !testload.Full() {
+					break
 				}
 				if len(seen) > 40000 {
 					t.Fatal("too many worlds to explore here: more than 40000")
@@ -102,7 +108,7 @@ func TestEveryWorld(t *testing.T) {
 				}
 			}
 			t.Logf("%d worlds, %d ends: submitters launched in %d, failed in %d", len(seen), ends, launched, failed)
-			if ends == 0 || launched == 0 {
+			if ends == 0 || launched == 0 && testload.Full() {
 				t.Error("no job was ever launched: the test shows nothing")
 			}
 			if clean := sc.name == "room for both"; clean == (failed > 0) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
@@ -137,25 +138,27 @@ func TestNotReplaced(t *testing.T) {
 
 // A host that is silent is given up as soon as the others do, and its process is replaced.
 func TestReplaceWithASilentHost(t *testing.T) {
-	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1")
-	for _, name := range []string{"a/n1", "c/n1"} {
-		w.nodes[name].life = waits(1)
-	}
-	b := w.nodes["b/n1"]
-	b.life = func(p *process) {
-		<-p.committed
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.breaks = func(*talk, *gatepb.ToNode) bool { return true }
-		p.stop()
-	}
-	j, told := replacing(t, io.Discard, 1)
-	if _, err := w.run(j); err != nil {
-		t.Fatal(err)
-	}
-	if len(*told) != 2 || !strings.Contains((*told)[0], "process 1 was lost: lost with b/n1: no answer for") {
-		t.Errorf("reported: %q", *told)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1")
+		for _, name := range []string{"a/n1", "c/n1"} {
+			w.nodes[name].life = waits(1)
+		}
+		b := w.nodes["b/n1"]
+		b.life = func(p *process) {
+			<-p.committed
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.breaks = func(*talk, *gatepb.ToNode) bool { return true }
+			p.stop()
+		}
+		j, told := replacing(t, io.Discard, 1)
+		if _, err := w.run(j); err != nil {
+			t.Fatal(err)
+		}
+		if len(*told) != 2 || !strings.Contains((*told)[0], "process 1 was lost: lost with b/n1: no answer for") {
+			t.Errorf("reported: %q", *told)
+		}
+	})
 }
 
 // Processes that are ended because not all hosts have started are not replaced.
@@ -189,33 +192,35 @@ func (p *process) takesForDead(nodes ...string) {
 // Hosts that others have taken for dead are given up although they answer: one of the job's first, and one of a
 // replacement. What they say of others does not count.
 func TestReplaceWithHostsTakenForDead(t *testing.T) {
-	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1", "e/n1:1")
-	for _, name := range []string{"a/n1", "c/n1"} {
-		w.nodes[name].life = func(p *process) {
-			<-p.committed
-			p.takesForDead("b/n1", "d/n1")
-			waits(2)(p)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1", "e/n1:1")
+		for _, name := range []string{"a/n1", "c/n1"} {
+			w.nodes[name].life = func(p *process) {
+				<-p.committed
+				p.takesForDead("b/n1", "d/n1")
+				waits(2)(p)
+			}
 		}
-	}
-	for _, name := range []string{"b/n1", "d/n1"} {
-		w.nodes[name].life = func(p *process) {
-			<-p.committed
-			p.takesForDead("a/n1", "nowhere")
+		for _, name := range []string{"b/n1", "d/n1"} {
+			w.nodes[name].life = func(p *process) {
+				<-p.committed
+				p.takesForDead("a/n1", "nowhere")
+			}
 		}
-	}
-	j, told := replacing(t, io.Discard, 2)
-	if _, err := w.run(j); err != nil {
-		t.Fatal(err)
-	}
-	const why = "other hosts of the job have taken the node for dead"
-	want := []string{
-		"process 1 was lost: lost with b/n1: " + why + "; process 3 replaces it", "process 3 goes on with rank 1 at d/n1",
-		"process 3 was lost: lost with d/n1: " + why + "; process 4 replaces it", "process 4 goes on with rank 1 at e/n1",
-	}
-	if !slices.Equal(*told, want) {
-		t.Errorf("reported: %q", *told)
-	}
-	w.idle()
+		j, told := replacing(t, io.Discard, 2)
+		if _, err := w.run(j); err != nil {
+			t.Fatal(err)
+		}
+		const why = "other hosts of the job have taken the node for dead"
+		want := []string{
+			"process 1 was lost: lost with b/n1: " + why + "; process 3 replaces it", "process 3 goes on with rank 1 at d/n1",
+			"process 3 was lost: lost with d/n1: " + why + "; process 4 replaces it", "process 4 goes on with rank 1 at e/n1",
+		}
+		if !slices.Equal(*told, want) {
+			t.Errorf("reported: %q", *told)
+		}
+		w.idle()
+	})
 }
 
 // Where some hosts take others for dead, the larger part of them stays.

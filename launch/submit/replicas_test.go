@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
@@ -345,32 +346,34 @@ func TestLiveReplicas(t *testing.T) {
 
 // A host that cannot be reached any more is not waited for once its ranks have ended well elsewhere.
 func TestASilentHostIsNotAwaited(t *testing.T) {
-	w := newWorld(t, "a/n1:1", "b/n1:1")
-	silent := make(chan struct{})
-	w.nodes["a/n1"].life = func(p *process) {
-		<-p.committed
-		p.n.mu.Lock()
-		defer p.n.mu.Unlock()
-		p.n.breaks = func(*talk, *gatepb.ToNode) bool { return true }
-		p.stop()
-	}
-	w.nodes["b/n1"].life = func(p *process) {
-		<-silent
-		p.say("done\n")
-		p.exit(0, "")
-	}
-	var out buffer
-	j, reports := replicated(t, 1, &out)
-	note := j.Progress
-	j.Progress = func(p Progress) {
-		if note(p); p.Step == "broken" {
-			close(silent)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/n1:1", "b/n1:1")
+		silent := make(chan struct{})
+		w.nodes["a/n1"].life = func(p *process) {
+			<-p.committed
+			p.n.mu.Lock()
+			defer p.n.mu.Unlock()
+			p.n.breaks = func(*talk, *gatepb.ToNode) bool { return true }
+			p.stop()
 		}
-	}
-	_, err := w.run(j)
-	if err != nil || out.sorted() != "[0] done\n" || reports("died") != nil { // it would be given up
-		t.Errorf("%v, printed %q, after %q", err, out.sorted(), reports("died"))
-	}
+		w.nodes["b/n1"].life = func(p *process) {
+			<-silent
+			p.say("done\n")
+			p.exit(0, "")
+		}
+		var out buffer
+		j, reports := replicated(t, 1, &out)
+		note := j.Progress
+		j.Progress = func(p Progress) {
+			if note(p); p.Step == "broken" {
+				close(silent)
+			}
+		}
+		_, err := w.run(j)
+		if err != nil || out.sorted() != "[0] done\n" || reports("died") != nil { // it would be given up
+			t.Errorf("%v, printed %q, after %q", err, out.sorted(), reports("died"))
+		}
+	})
 }
 
 // A host cannot write for a replica that the job has not.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
@@ -416,86 +417,90 @@ func TestTooFewHosts(t *testing.T) {
 
 // Waiting: the job starts when the missing host is available.
 func TestWaitingForAHost(t *testing.T) {
-	w := newWorld(t, "a/n1:1", "z/n1:1")
-	w.order = w.order[:1] // z is not listed yet
-	var out buffer
-	j := jobOf(t, 2, &out)
-	var err error
-	if j.Hosts, err = ParseHosts("z/n1:1,a/n1:1"); err != nil {
-		t.Fatal(err)
-	}
-	j.Wait = patience
-	w.unlisted = true
-	said := ""
-	j.Progress = func(p Progress) {
-		switch {
-		case p.Step == "waiting" && strings.Contains(p.String(), "waiting for the list of hosts"):
-			w.unlisted = false
-		case p.Step == "waiting":
-			said = p.String()
-			w.order = []string{"a/n1", "z/n1"}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/n1:1", "z/n1:1")
+		w.order = w.order[:1] // z is not listed yet
+		var out buffer
+		j := jobOf(t, 2, &out)
+		var err error
+		if j.Hosts, err = ParseHosts("z/n1:1,a/n1:1"); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := w.run(j); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(said, "1/2 ranks, waiting for z/n1: ") {
-		t.Error(said)
-	}
-	if want := "[a/n1:1] rank 1\n[z/n1:0] rank 0\n"; out.sorted() != want {
-		t.Error(out.sorted())
-	}
-	w.idle()
+		j.Wait = patience
+		w.unlisted = true
+		said := ""
+		j.Progress = func(p Progress) {
+			switch {
+			case p.Step == "waiting" && strings.Contains(p.String(), "waiting for the list of hosts"):
+				w.unlisted = false
+			case p.Step == "waiting":
+				said = p.String()
+				w.order = []string{"a/n1", "z/n1"}
+			}
+		}
+		if _, err := w.run(j); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(said, "1/2 ranks, waiting for z/n1: ") {
+			t.Error(said)
+		}
+		if want := "[a/n1:1] rank 1\n[z/n1:0] rank 0\n"; out.sorted() != want {
+			t.Error(out.sorted())
+		}
+		w.idle()
+	})
 }
 
 // A job waits while another one occupies its host, without a bound; one that not even free hosts would
 // take fails at once.
 func TestQueuedBehindAJob(t *testing.T) {
-	w := newWorld(t, "a/n1:1")
-	w.nodes["a/n1"].policy.Jobs = 1
-	if err := w.nodes["a/n1"].node.SetPolicy(w.nodes["a/n1"].policy); err != nil {
-		t.Fatal(err)
-	}
-	started, end := make(chan struct{}, 2), make(chan struct{})
-	w.nodes["a/n1"].life = func(p *process) {
-		started <- struct{}{}
-		<-end
-		p.exit(0, "")
-	}
-	over := make(chan error, 2)
-	run := func(j *Job) {
-		_, err := w.run(j)
-		over <- err
-	}
-	go run(jobOf(t, 1, io.Discard))
-	<-started
-	second, waits := jobOf(t, 1, io.Discard), make(chan string, 100)
-	second.Queue = true
-	second.Progress = func(p Progress) {
-		if p.Step == "waiting" {
-			waits <- p.String()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/n1:1")
+		w.nodes["a/n1"].policy.Jobs = 1
+		if err := w.nodes["a/n1"].node.SetPolicy(w.nodes["a/n1"].policy); err != nil {
+			t.Fatal(err)
 		}
-	}
-	go run(second)
-	for range 2 {
-		if said := <-waits; said != "waiting for other jobs on a/n1 to end" {
-			t.Error(said)
+		started, end := make(chan struct{}, 2), make(chan struct{})
+		w.nodes["a/n1"].life = func(p *process) {
+			started <- struct{}{}
+			<-end
+			p.exit(0, "")
 		}
-	}
-	third := jobOf(t, 2, io.Discard)
-	third.Queue = true
-	var short *allocate.Shortage
-	if _, err := w.run(third); !errors.As(err, &short) {
-		t.Errorf("a job for which there is never room: %v", err)
-	}
-	close(end)
-	<-started
-	for range 2 {
-		if err := <-over; err != nil {
-			t.Error(err)
+		over := make(chan error, 2)
+		run := func(j *Job) {
+			_, err := w.run(j)
+			over <- err
 		}
-	}
-	w.idle()
+		go run(jobOf(t, 1, io.Discard))
+		<-started
+		second, waits := jobOf(t, 1, io.Discard), make(chan string, 100)
+		second.Queue = true
+		second.Progress = func(p Progress) {
+			if p.Step == "waiting" {
+				waits <- p.String()
+			}
+		}
+		go run(second)
+		for range 2 {
+			if said := <-waits; said != "waiting for other jobs on a/n1 to end" {
+				t.Error(said)
+			}
+		}
+		third := jobOf(t, 2, io.Discard)
+		third.Queue = true
+		var short *allocate.Shortage
+		if _, err := w.run(third); !errors.As(err, &short) {
+			t.Errorf("a job for which there is never room: %v", err)
+		}
+		close(end)
+		<-started
+		for range 2 {
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+		}
+		w.idle()
+	})
 }
 
 // Nodes say how many jobs they have; a dead one is missing.

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/launch/gossip"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -210,8 +211,12 @@ func (g *grid) toldOf(died map[int]time.Duration) {
 	}
 }
 
-// inBubble runs f for each of several seeds, each in a bubble of its own.
+// inBubble runs f for each of several seeds, each in a bubble of its own; only for the first few where the
+// tests are to be short.
 func inBubble(t *testing.T, seeds int, f func(t *testing.T, seed uint64)) {
+	if !testload.Full() {
+		seeds = min(seeds, 4)
+	}
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) { f(t, seed) })
 		if t.Failed() {
