@@ -204,7 +204,7 @@ func TestRunnerAllocatesNothing(t *testing.T) {
 // A message that waits for something does not delay a later one of its pair; otherwise the pieces
 // of a vector would pass through the levels one after the other. Here a delay would be a deadlock.
 func TestRunOvertakes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	a, b, c := NewBuilder(0, 3), NewBuilder(1, 3), NewBuilder(2, 3)
 	a.Receive(2, Region{Output, 0, 1})

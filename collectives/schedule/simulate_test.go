@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // mix is an operator that depends on its operands and their order.
@@ -86,7 +88,11 @@ func same(t *testing.T, got, want []Memory) {
 
 // Whatever overtakes what, a program ends as if its actions had been done one after the other.
 func TestPrograms(t *testing.T) {
-	for seed := range uint64(2000) {
+	seeds := uint64(300)
+	if testload.Full() {
+		seeds = 2000
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		ranks := 1 + rng.IntN(5)
 		all, begin, end := program(rng, ranks, rng.IntN(60))
