@@ -38,7 +38,7 @@ const processTolerance = 1e-9
 
 // solveAsProcess is a process of the job.
 func solveAsProcess(stops bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	w, err := mpilib.Init(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // savesAsProcess is a process of a job that saves states. It prints which tasks' states it holds, and at the end from which
 // iteration it started.
 func savesAsProcess(isEndless bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	w, err := mpilib.Init(ctx)
 	if err != nil {

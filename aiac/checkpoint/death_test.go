@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(partEnv) == "" {
 		os.Exit(m.Run())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	w, err := mpilib.Init(ctx, twoSites)
 	if err == nil {

@@ -8,9 +8,18 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
-var seeds = flag.Uint64("seeds", 1000, "simulated worlds of TestWorlds")
+var seeds = flag.Uint64("seeds", defaultSeeds(), "simulated worlds of TestWorlds")
+
+func defaultSeeds() uint64 {
+	if testload.Full() {
+		return 1000
+	}
+	return 150
+}
 
 // world is tasks, and the messages between them: those of a pair arrive in order, after any time.
 type world struct {

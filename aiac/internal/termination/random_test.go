@@ -3,9 +3,18 @@ package termination
 import (
 	"flag"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
-var runs = flag.Int("runs", 400, "simulated runs of each test")
+var runs = flag.Int("runs", defaultRuns(), "simulated runs of each test")
+
+func defaultRuns() int {
+	if testload.Full() {
+		return 400
+	}
+	return 100
+}
 
 // Whatever is late, lost, overwritten or restarted from an older state: all decide, on the same
 // wave, and the residual of the vector is at most the tolerance.
