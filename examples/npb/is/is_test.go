@@ -13,7 +13,7 @@ import (
 
 func TestOfficialValues(t *testing.T) {
 	npbtest.Verify(t, Run, iterations*tests+3,
-		npbtest.Class{Name: "S", Ranks: []int{1, 2, 3, 4, 5, 8}}, npbtest.Class{Name: "W", Ranks: []int{1, 2, 3, 4, 5, 8}},
+		npbtest.Class{Name: "S", Ranks: []int{1, 2, 3, 4, 5, 8}}, npbtest.Class{Name: "W", Ranks: []int{1, 2, 3, 4, 5, 8}, Long: true},
 		npbtest.Class{Name: "A", Ranks: []int{2}, Long: true})
 }
 

@@ -11,11 +11,12 @@ import (
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // Class is a class with the numbers of ranks at which it is verified. One that
-// takes Long is left out by -short.
+// takes Long is run with the tag system only.
 type Class struct {
 	Name  npb.Class
 	Ranks []int
@@ -27,8 +28,8 @@ func Verify(t *testing.T, run kernel.Runner, checks int, classes ...Class) {
 	for _, c := range classes {
 		for _, n := range c.Ranks {
 			t.Run(fmt.Sprintf("%s/ranks=%d", c.Name, n), func(t *testing.T) {
-				if c.Long && testing.Short() {
-					t.Skip("left out by -short")
+				if c.Long && !testload.Full() {
+					t.Skip("it takes long: run it with the tag system")
 				}
 				mpilib.TestWorld(t, n, func(ctx context.Context, comm *mpilib.Comm) error {
 					r, err := run(ctx, comm, c.Name)
