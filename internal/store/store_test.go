@@ -170,7 +170,7 @@ func TestWatch(t *testing.T) {
 		}
 		put(s, "n/a", "1")
 		put(s, "m/a", "elsewhere")
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		view := map[string]string{}
 		told := make(chan map[string]string)
