@@ -1,3 +1,5 @@
+//go:build system
+
 package coordinate
 
 import (
@@ -443,18 +445,6 @@ func TestManyBehindPort443(t *testing.T) {
 	}
 }
 
-// TestOnlyPort: a site that opens one port keeps it for no later traversal.
-func TestOnlyPort(t *testing.T) {
-	s := &Side{PortPool: NewPortPool(), Profile: overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 5000, Last: 5000}}}
-	if p := s.ReservePort(t.Context(), overlay.Traversing, "peer", nil); p != nil { // asking the directory would panic
-		t.Error("reserved a port")
-	}
-	s.PortPool.refill(t.Context(), s)
-	if s.PortPool.spare != nil {
-		t.Error("prepared ahead")
-	}
-}
-
 // TestWhatCannotBe: sites that no instant and no datagram can join get that error, within the
 // bounds.
 func TestWhatCannotBe(t *testing.T) {
@@ -518,18 +508,4 @@ func TestLyingPeers(t *testing.T) {
 	if _, err := side.Answer(t.Context(), overlay.Direct, "a", nil, nil); !errors.Is(err, wire.ErrVersion) {
 		t.Errorf("another technique: %v", err)
 	}
-}
-
-// FuzzOffer: no offer makes the reader panic, and what it accepts is complete.
-func FuzzOffer(f *testing.F) {
-	f.Add(marshal(&coordinatepb.OpenOffer{Local: "10.0.0.1:1", Outside: "10.0.0.1:1", Server: "10.0.0.2:443"}))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		var m coordinatepb.OpenOffer
-		if unmarshal(in, &m) != nil {
-			return
-		}
-		if e, err := endOf(&m); err == nil && (!e.Mapping.Local.IsValid() || !e.Mapping.Outside.IsValid() || e.Clock.RTT < 0) {
-			t.Fatalf("accepted %+v", e)
-		}
-	})
 }

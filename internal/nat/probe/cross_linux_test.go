@@ -1,3 +1,5 @@
+//go:build system
+
 package probe
 
 import (
@@ -7,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -35,12 +36,12 @@ func TestCross(t *testing.T) {
 		}
 		wg.Go(func() {
 			want := truth.Filter != overlay.FilterStateless
-			for repeated := 0; ; repeated++ {
+			for more := repeats; ; more-- {
 				c, err := crossed(t.Context(), g, Options{Grid: g, Ports: truth.Ports, Do: host.Do})
 				if err == nil && c.Connected == want {
 					return
 				}
-				if !testload.Again(repeated) {
+				if more == 0 {
 					t.Errorf("%s: it came: %v, want %v (%v)", preset, c.Connected, want, err)
 					return
 				}

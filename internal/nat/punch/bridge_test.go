@@ -78,7 +78,7 @@ func (b *bridged) result(t *testing.T, i int) error {
 
 func TestBridge(t *testing.T) {
 	b := bridge(t)
-	if err := exchange(b.left, b.right, 5<<20); err != nil {
+	if err := exchange(b.left, b.right, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	for i := range b.ended {

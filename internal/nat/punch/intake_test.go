@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/ipv4"
@@ -78,65 +78,59 @@ func TestIntakeKeepsDatagrams(t *testing.T) {
 	}
 }
 
-// progress is a connection whose processing the test controls.
-func progress(c *net.UDPConn) (*watched, *atomic.Uint64, chan struct{}) {
-	var processed atomic.Uint64
-	done := make(chan struct{})
-	return &watched{peer: addrPort(c.LocalAddr()), processed: processed.Load, done: done}, &processed, done
-}
-
-// A connection that has not processed what it was given gets no more before it has, or is over.
+// A connection that has not processed what it was given gets no more before it has, or is over, or
+// has made no progress for too long.
 func TestIntakeHoldsBack(t *testing.T) {
-	in, c := intakePair(t)
-	w, processed, done := progress(c)
-	in.watched.Store(w)
 	const size = 100
-	send := func(n int) {
-		for range n {
-			if _, err := c.Write(make([]byte, size)); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		var in intake
+		done := make(chan struct{})
+		start := time.Now()
+		at := start.Add(3 * patienceForProgress / 4)
+		w := &watched{done: done, processed: func() uint64 {
+			if time.Now().Before(at) {
+				return 0
 			}
+			return size
+		}}
+		for range maxWaiting {
+			in.waiting.add(size)
 		}
-	}
-	send(maxWaiting)
-	in.drain(t, maxWaiting, 1)
-	if n := in.waiting.count(0); n != maxWaiting {
-		t.Fatalf("%d datagrams wait, want %d", n, maxWaiting)
-	}
-	send(1)
-	var released atomic.Bool
-	looks := 0
-	w.processed = func() uint64 {
-		if looks++; looks == 5 { // it is asked that often without more being handed out
-			released.Store(true)
-			processed.Store(size)
+		in.holdBack(w)
+		if took := time.Since(start); took < at.Sub(start) || took > at.Sub(start)+nap {
+			t.Errorf("held back for %v, until the connection had processed one after %v", took, at.Sub(start))
 		}
-		return processed.Load()
-	}
-	in.drain(t, 1, 1)
-	if !released.Load() {
-		t.Error("a datagram was handed out although too many wait")
-	}
+		if n := in.waiting.count(size); n != maxWaiting-1 {
+			t.Errorf("%d datagrams wait, want %d", n, maxWaiting-1)
+		}
 
-	// A connection that makes no progress at all is not waited for indefinitely.
-	send(1)
-	in.drain(t, 1, 1)
-	if n := in.waiting.count(processed.Load()); n != 1 {
-		t.Errorf("%d datagrams wait after a reset, want 1", n)
-	}
+		// A connection that makes no progress at all is not waited for indefinitely.
+		in.waiting.add(size)
+		start = time.Now()
+		in.holdBack(w)
+		if took := time.Since(start); took < patienceForProgress || took > patienceForProgress+2*nap {
+			t.Errorf("waited %v for progress", took)
+		}
+		if n := in.waiting.count(size); n != 0 {
+			t.Errorf("%d datagrams wait after a reset", n)
+		}
 
-	send(maxWaiting)
-	in.drain(t, maxWaiting, 1)
-	close(done)
-	send(1)
-	in.drain(t, 1, 1)
+		for range maxWaiting {
+			in.waiting.add(size)
+		}
+		close(done)
+		start = time.Now()
+		in.holdBack(w)
+		if took := time.Since(start); took > nap {
+			t.Errorf("held back for %v after the connection's end", took)
+		}
+	})
 }
 
 // Only the peer's datagrams count against the peer's share, and handshakes do not.
 func TestIntakeCountsThePeer(t *testing.T) {
 	in, c := intakePair(t)
-	w, _, _ := progress(c)
-	in.watched.Store(w)
+	in.watched.Store(&watched{peer: addrPort(c.LocalAddr()), processed: func() uint64 { return 0 }})
 	other, err := net.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
 	if err != nil {
 		t.Fatal(err)

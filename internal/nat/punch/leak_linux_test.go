@@ -64,7 +64,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	round() // what the libraries start once
 	fds, goroutines := descriptors(t), runtime.NumGoroutine()
-	for range 30 {
+	for range 10 {
 		round()
 	}
 	settle(t, "goroutines", goroutines, runtime.NumGoroutine)
@@ -95,7 +95,7 @@ func TestTunnelsLeaveNothing(t *testing.T) {
 	round(0)
 	round(1)
 	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
-	for i := range 12 {
+	for i := range 8 {
 		round(i)
 	}
 	settle(t, "goroutines", goroutines, runtime.NumGoroutine)

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds what should not take long.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // stunOn runs a STUN server at the address of pc until the test ends.
 func stunOn(t testing.TB, pc net.PacketConn) netip.AddrPort {
@@ -53,6 +53,12 @@ func loopbackSTUN(t testing.TB, network, addr string) netip.AddrPort {
 func newAttempt(t testing.TB, cfg Config) *Attempt {
 	t.Helper()
 	cfg.AllowLoopback = true
+	if cfg.Timeout == 0 {
+		cfg.Timeout = patience
+	}
+	if cfg.GatherTimeout == 0 {
+		cfg.GatherTimeout = patience
+	}
 	if cfg.Socket == nil && !cfg.Local.IsValid() {
 		cfg.Local = netip.MustParseAddrPort("127.0.0.1:0")
 	}
@@ -163,7 +169,7 @@ func TestConnect(t *testing.T) {
 			t.Errorf("set-up took %+v", s)
 		}
 	}
-	if err := exchange(a, b, 20<<20); err != nil {
+	if err := exchange(a, b, 4<<20); err != nil {
 		t.Fatal(err)
 	}
 	closeBoth(t, a, b)
@@ -173,7 +179,7 @@ func TestConnect(t *testing.T) {
 func TestConnectIPv6(t *testing.T) {
 	pc, err := net.ListenPacket("udp6", "[::1]:0")
 	if err != nil {
-		t.Fatalf("this machine has no IPv6 on its loopback interface: %v", err)
+		t.Skipf("this machine has no IPv6 on its loopback interface: %v", err)
 	}
 	six, four := stunOn(t, pc), loopbackSTUN(t, "udp4", "127.0.0.1:0")
 	wildcard := netip.MustParseAddrPort("[::]:0")

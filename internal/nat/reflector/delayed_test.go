@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -66,20 +68,73 @@ func TestDelayedTCP(t *testing.T) {
 	}
 }
 
+// memory is a listener whose connections are pipes, for tests of time.
+type memory struct {
+	conns chan net.Conn
+	ctx   context.Context // its end
+	end   context.CancelFunc
+}
+
+func newMemory() *memory {
+	m := &memory{conns: make(chan net.Conn)}
+	m.ctx, m.end = context.WithCancel(context.Background())
+	return m
+}
+
+func (m *memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.conns:
+		return c, nil
+	case <-m.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (m *memory) Close() error   { m.end(); return nil }
+func (m *memory) Addr() net.Addr { return &net.TCPAddr{} }
+
+// asker is the address that memory's connections come from.
+var asker = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 77}
+
+func (m *memory) dial() net.Conn {
+	near, far := net.Pipe()
+	m.conns <- fromAsker{far}
+	return near
+}
+
+type fromAsker struct{ net.Conn }
+
+func (fromAsker) RemoteAddr() net.Addr { return asker }
+
 // A connection may be behind a Front, and its delay may be longer than it would otherwise be
 // held.
 func TestDelayedThroughFront(t *testing.T) {
-	o := NewObserver("broker main", nil, 50*time.Millisecond, nil)
-	f := NewFront(listen(t), o, accept.NewHalfOpen(accept.Bounds{}, nil), nil)
-	run(t, f.Serve)
-	c := dial(t, f.Addr().String())
-	wantObserved(t, c)
-	if r := (Point{Observer: o}).CallBack(t.Context(), later(c.LocalAddr(), false, 300*time.Millisecond)); r.Outcome != controlpb.CallBackResponse_PROMISED {
-		t.Fatalf("%v", r)
-	}
-	if b, err := io.ReadAll(c); string(b) != "0123456789abcdef" || err != nil {
-		t.Errorf("%q, %v", b, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const hold, after = 30 * time.Second, 5 * time.Minute
+		o := NewObserver("broker main", nil, hold, nil)
+		ln := newMemory()
+		f := NewFront(ln, o, accept.NewHalfOpen(accept.Bounds{}, nil), slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go f.Serve(ctx)
+		begin := time.Now()
+		c := ln.dial()
+		ask(t, c)
+		if r := (Point{Observer: o}).CallBack(t.Context(), later(asker, false, after)); r.Outcome != controlpb.CallBackResponse_PROMISED {
+			t.Fatalf("%v", r)
+		}
+		b := make([]byte, NonceLen)
+		if _, err := io.ReadFull(c, b); string(b) != "0123456789abcdef" || err != nil || time.Since(begin) != after {
+			t.Errorf("%q, %v, after %v", b, err, time.Since(begin))
+		}
+		c.Close()
+
+		c, begin = ln.dial(), time.Now() // without a delayed answer
+		ask(t, c)
+		if b, err := io.ReadAll(c); len(b) > 0 || err != nil || time.Since(begin) != hold {
+			t.Errorf("held for %v, then %q, %v", time.Since(begin), b, err)
+		}
+	})
 }
 
 // A delayed answer ends with its reflector, and is not sent early.

@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds every wait of the tests. It only determines how long a broken test takes.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func listen(t *testing.T) *net.TCPListener {
 	t.Helper()
@@ -118,17 +118,6 @@ func TestObserver(t *testing.T) {
 	}
 	if s := o.Stats(); s.Answered != 2 || s.Refused != 1 || s.Overloaded != 1 {
 		t.Errorf("stats %+v", s)
-	}
-}
-
-func TestObserverLetsGo(t *testing.T) {
-	o := NewObserver("broker main", nil, 20*time.Millisecond, nil)
-	ln := listen(t)
-	run(t, func(ctx context.Context) { o.Serve(ctx, ln) })
-	c := dial(t, ln.Addr().String())
-	wantObserved(t, c)
-	if _, err := c.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("held too long: %v", err)
 	}
 }
 

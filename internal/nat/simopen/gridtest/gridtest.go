@@ -90,7 +90,7 @@ func Exchange(a, b *net.TCPConn) error {
 	errs := make([]error, 4)
 	var all sync.WaitGroup
 	for i, c := range []*net.TCPConn{a, b} {
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		all.Go(func() {
 			_, errs[2*i] = c.Write(bytes.Repeat([]byte{byte('a' + i)}, size))
 			c.CloseWrite()
