@@ -1,3 +1,5 @@
+//go:build system
+
 package lab
 
 import (
@@ -19,23 +21,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helperKey names the helper that this program runs instead of tests. A helper runs behind Main: in
-// an isolated process that a test has started.
-const helperKey = "ISTHMUS_LAB_TEST_HELPER"
-
 // ordinaryUser is the user nobody, who owns nothing.
 const ordinaryUser = 65534
 
-var helpers = map[string]func(){
-	"exit":    func() { os.Exit(7) },
-	"panic":   func() { panic("on purpose") },
-	"killed":  func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) },
-	"stay":    helperStay,
-	"term":    helperTerm,
-	"orphan":  helperOrphan,
-	"refused": helperRefused,
-	"masked":  helperMasked,
-	"build":   helperBuild,
+func init() {
+	helpers = map[string]func(){
+		"exit":    func() { os.Exit(7) },
+		"panic":   func() { panic("on purpose") },
+		"killed":  func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) },
+		"stay":    helperStay,
+		"term":    helperTerm,
+		"orphan":  helperOrphan,
+		"refused": helperRefused,
+		"masked":  helperMasked,
+		"build":   helperBuild,
+	}
 }
 
 // helper prepares this program as a new caller of Main.
@@ -294,41 +294,6 @@ func procMounts() string {
 func TestMaskedProc(t *testing.T) {
 	if out, err := helper("masked").Output(); err != nil {
 		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func TestRefusalNamesTheSetting(t *testing.T) {
-	none := map[string]string{
-		"/proc/sys/user/max_user_namespaces":         "1000",
-		"/proc/sys/kernel/unprivileged_userns_clone": "1\n",
-	}
-	for _, c := range []struct {
-		file, value string
-		cause       error
-		want        string
-	}{
-		{"/proc/sys/kernel/unprivileged_userns_clone", "0\n", unix.EPERM, "kernel.unprivileged_userns_clone is 0"},
-		{"/proc/sys/user/max_user_namespaces", "0\n", unix.ENOSPC, "user.max_user_namespaces is 0"},
-		{"/proc/sys/user/max_net_namespaces", "0\n", unix.ENOSPC, "user.max_net_namespaces is 0"},
-		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n", unix.EACCES, "kernel.apparmor_restrict_unprivileged_userns is 1"},
-		{"/other", "0", unix.ENOSPC, "a limit of user.max_*_namespaces is reached"},
-		{"/other", "0", unix.EPERM, "seccomp"},
-	} {
-		err := refusal(c.cause, func(file string) (string, error) {
-			if file == c.file {
-				return c.value, nil
-			}
-			if v, ok := none[file]; ok {
-				return v, nil
-			}
-			return "", fs.ErrNotExist
-		})
-		if !strings.Contains(err.Error(), c.want) || !errors.Is(err, c.cause) {
-			t.Errorf("%s=%q: %v; want %q", c.file, c.value, err, c.want)
-		}
-		if strings.Count(err.Error(), "sysctl -w") > 1 {
-			t.Errorf("it blames more than one setting: %v", err)
-		}
 	}
 }
 

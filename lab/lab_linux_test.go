@@ -1,3 +1,5 @@
+//go:build system
+
 package lab
 
 import (
@@ -5,42 +7,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/isthmus-grid/isthmus/internal/testload"
 )
-
-func TestMain(m *testing.M) {
-	if !slices.Contains(os.Args, "-test.fuzzworker") { // which talks over inherited files and needs no lab
-		Main()
-	}
-	if name := os.Getenv(helperKey); name != "" {
-		time.AfterFunc(2*time.Minute, func() { panic(name + " does not end") })
-		helpers[name]()
-		os.Exit(0)
-	}
-	testload.Parallel(2)
-	os.Exit(m.Run())
-}
-
-// up builds spec for one test.
-func up(t *testing.T, spec Spec) *Lab {
-	t.Helper()
-	l, err := Up(context.Background(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("lab: %v", err)
-		}
-	})
-	return l
-}
 
 // twoSites is a small lab with a public host.
 func twoSites() Spec {
@@ -179,29 +149,6 @@ func TestRunAt(t *testing.T) {
 		status, err := RunAt(context.Background(), file, c.at, c.argv)
 		if status != c.status || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("at %q %q: status %d, %v; want %d, %q", c.at, c.argv, status, err, c.status, c.err)
-		}
-	}
-}
-
-func TestRunArgs(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{"f -- ls -l", "f||ls -l"},
-		{"f ls -l", "f||ls -l"},
-		{"f --at a/b -- ls", "f|a/b|ls"},
-		{"f --at=a/b ls", "f|a/b|ls"},
-		{"f --at", "error"},
-		{"f --", "error"},
-		{"f --att a/b -- ls", "error"},
-		{"f", "error"},
-		{"", "error"},
-	} {
-		file, at, argv, err := RunArgs("", strings.Fields(c.in))
-		got := file + "|" + at + "|" + strings.Join(argv, " ")
-		if err != nil {
-			got = "error"
-		}
-		if got != c.want {
-			t.Errorf("%q: %q, want %q", c.in, got, c.want)
 		}
 	}
 }

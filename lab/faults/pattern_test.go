@@ -38,7 +38,7 @@ func check(data []byte, random *rand.Rand) *checker {
 func TestCheckerCounts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	whole := stream(20)
-	for range 300 {
+	for range 60 {
 		from := random.IntN(len(whole) - 8*blockLen)
 		n := 1 + random.IntN(4*blockLen)
 		for _, kind := range []string{"whole", "lost", "doubled", "changed"} {

@@ -5,13 +5,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // A seed always gives the same network, each is one that a lab can build, and among some hundreds
 // every kind of site and fault occurs.
 func TestCompose(t *testing.T) {
 	kinds, faulty := map[string]bool{}, map[string]bool{}
-	for seed := range uint64(1000) {
+	seeds := uint64(300)
+	if testload.Full() {
+		seeds = 3000
+	}
+	for seed := range seeds {
 		n := Compose(seed)
 		if again := Compose(seed); !reflect.DeepEqual(n, again) {
 			t.Fatalf("seed %d gives\n%+v and\n%+v", seed, n, again)
