@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait of a test. It only affects how long a broken one takes.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // grid is a CA, and a broker on loopback after start.
 type grid struct {

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -92,11 +91,9 @@ func TestNoReserve(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(g.ctx(), 10*time.Second)
-	defer cancel()
 	noRelay := closedC
 	noRelay.Forbidden = []overlay.Technique{overlay.Relay}
-	if _, err := c.sites.Join(ctx, joining(noRelay)); err != nil {
+	if _, err := c.sites.Join(g.ctx(), joining(noRelay)); err != nil {
 		t.Fatal(err)
 	}
 	if err := ask(b, as); !errors.Is(err, overlay.ErrNoPath) {

@@ -56,7 +56,7 @@ func (n *names2) has(at int, name string) (rank uint32, ok bool) {
 // until waits for news from the watch.
 func (n *names2) until(what string, is func() bool) {
 	n.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			n.t.Fatalf("never: %s", what)
 		}

@@ -364,7 +364,7 @@ func TestClocksMayDiffer(t *testing.T) {
 			if err == nil || !said(err.Error()) {
 				t.Errorf("off by %v, the server's: %v: the client says %v", c.off, server, err)
 			}
-			for end := time.Now().Add(10 * time.Second); !said(log.String()); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(time.Minute); !said(log.String()); time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Errorf("off by %v, the server's: %v: the server says %q", c.off, server, log.String())
 					break
@@ -489,14 +489,14 @@ func TestSessionsLeakNothing(t *testing.T) {
 	}
 	once() // what starts with the first session stays
 	before := runtime.NumGoroutine()
-	for range 50 {
+	for range 20 {
 		once()
 	}
 	deadline := time.Now().Add(30 * time.Second)
 	for runtime.NumGoroutine() > before+5 {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines before, %d after 50 sessions:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+			t.Fatalf("%d goroutines before, %d after 20 sessions:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}
 		runtime.Gosched()
 	}
@@ -560,7 +560,7 @@ func TestConversionsAreChecked(t *testing.T) {
 // TestAllComeBack: many helpers whose frontal was away have sessions again once it is back: they
 // are not turned away, nor do they give up because of the load and add to it by retrying.
 func TestAllComeBack(t *testing.T) {
-	const crowd = 50
+	const crowd = 30
 	g := newGrid(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

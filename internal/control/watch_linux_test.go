@@ -1,3 +1,5 @@
+//go:build system
+
 package control_test
 
 import (
@@ -5,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -16,39 +17,6 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
-
-// TestAcknowledged: data that the far kernel accepted counts, even if no process reads it.
-func TestAcknowledged(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	c, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	sent := control.SentOn(c)
-	acked := func() uint64 { n, _ := sent(); return n }
-	before, total := sent()
-	if total != before {
-		t.Errorf("%d bytes written, of which %d are acknowledged, before any was", total, before)
-	}
-	if _, err := c.Write(make([]byte, 100)); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(30 * time.Second)
-	for acked() < before+100 {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes before, %d after 100 more were written", before, acked())
-		}
-		runtime.Gosched()
-	}
-	if _, total := sent(); total != before+100 {
-		t.Errorf("%d bytes written, want %d", total, before+100)
-	}
-}
 
 // TestAddressOfHost: a real host, whose address changes.
 func TestAddressOfHost(t *testing.T) {
@@ -139,4 +107,48 @@ func TestDroppedPath(t *testing.T) {
 		})
 	}
 	calls.Wait()
+}
+
+// patient answers Status when the test permits it.
+type patient struct {
+	controlpb.UnimplementedAdminServer
+	came chan<- struct{}
+	may  <-chan struct{}
+}
+
+func (p patient) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	close(p.came)
+	select {
+	case <-p.may:
+	case <-ctx.Done():
+	}
+	return &controlpb.StatusResponse{}, nil
+}
+
+// TestSlowPeer: a peer that is alive but slow to answer is waited for.
+func TestSlowPeer(t *testing.T) {
+	g := newGrid(t)
+	came, may := make(chan struct{}), make(chan struct{})
+	s, h := dialHole(t, g, serve(t, endpoint(t, g.creds(broker), patient{came: came, may: may}), nil, nil))
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		_, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
+		done <- err
+	}()
+	receive(t, "the call at the other end", came)
+	// The start of the call, and then two signs of life.
+	before := h.reads.Load()
+	for h.reads.Load() < before+4 {
+		select {
+		case err := <-done:
+			t.Fatalf("the call ended: %v", control.FromStatus(err))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	close(may)
+	if err := receive(t, "the answer", done); err != nil {
+		t.Error(control.FromStatus(err))
+	}
 }

