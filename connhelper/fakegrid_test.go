@@ -380,7 +380,7 @@ func (r *rank) send(f wire.Frame) {
 // next returns the next frame and the connection that came with it. It signs a place and skips it.
 func (r *rank) next() (wire.Frame, net.Conn) {
 	r.t.Helper()
-	r.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	r.conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	f, file, err := r.conn.Receive()
 	if err != nil {
 		r.t.Fatal(err)
@@ -419,7 +419,7 @@ func (r *rank) dialledBy(to uint32, ways overlay.Ways) (overlay.Path, net.Conn) 
 
 func (r *rank) dial(to uint32, ways overlay.Ways) (*wire.LocalDialled, net.Conn) {
 	r.t.Helper()
-	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: 10 * time.Second, Ways: ways})
+	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: time.Minute, Ways: ways})
 	f, c := r.next()
 	d, ok := f.(*wire.LocalDialled)
 	if !ok {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -249,8 +248,15 @@ func TestInferior(t *testing.T) {
 	if d.Path.Technique != overlay.Direct {
 		t.Errorf("path %+v", d.Path)
 	}
-	if failed := r0.failedBy(1, overlay.DirectOnly, time.Second); !strings.Contains(failed.Text, "direct: not tried: direct carried 0.3 Mb/s") {
-		t.Errorf("who looks for a better path is told %q", failed.Text)
+	for budget := time.Second; ; budget *= 10 { // a busy machine may let a short one pass
+		failed := r0.failedBy(1, overlay.DirectOnly, budget)
+		if strings.Contains(failed.Text, "direct: not tried: direct carried 0.3 Mb/s") {
+			break
+		}
+		if budget > time.Minute {
+			t.Errorf("got %q", failed.Text)
+			break
+		}
 	}
 }
 
@@ -443,7 +449,7 @@ func TestDeathAndLeave(t *testing.T) {
 		defer f.mu.Unlock()
 		return len(f.points) == 1
 	})
-	if got := r0.failed(1, 10*time.Second); got.Code != wire.CodeEnded {
+	if got := r0.failed(1, time.Minute); got.Code != wire.CodeEnded {
 		t.Errorf("to the dead: %+v", got)
 	}
 	r0.failedAs(2, 300*time.Millisecond, wire.CodeUnknownProcess) // it left
@@ -537,10 +543,7 @@ func TestFailures(t *testing.T) {
 		s2, _ := f.helper("a2")
 		r0 := join(t, s1, key, 0)
 		join(t, s2, key, 1)
-		got := r0.failed(1, testload.Within(3*time.Second))
-		if got.Code == wire.CodeTimeout || !strings.Contains(got.Text, "relay: proxy p1: ") || !strings.Contains(got.Text, "127.0.0.1:1") {
-			t.Errorf("%+v", got)
-		}
+		r0.failedAs(1, time.Second, wire.CodeRefused, "relay: proxy p1: ", "127.0.0.1:1")
 	})
 	t.Run("forbidden address", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Relay)
@@ -549,7 +552,7 @@ func TestFailures(t *testing.T) {
 		s2, _ := f.helper("a2")
 		r0 := join(t, s1, key, 0)
 		join(t, s2, key, 1)
-		if got := r0.failed(1, 5*time.Second); got.Code != wire.CodeForbidden || !strings.Contains(got.Text, "169.254.169.254:80 is not an address that a helper dials") {
+		if got := r0.failed(1, time.Minute); got.Code != wire.CodeForbidden || !strings.Contains(got.Text, "169.254.169.254:80 is not an address that a helper dials") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -709,7 +712,7 @@ func TestLinksLeakNothing(t *testing.T) {
 		once(i)
 	}
 	goroutines, descriptors := settle(t, 0, 0)
-	for i := range 1000 {
+	for i := range 100 {
 		once(i)
 	}
 	settle(t, goroutines, descriptors)

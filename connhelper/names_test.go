@@ -182,7 +182,7 @@ func TestNamesOfAnAccount(t *testing.T) {
 	}
 	first.conn.Close()
 	second.conn.Close()
-	for end := time.Now().Add(10 * time.Second); names.Stats().Used > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); names.Stats().Used > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("after their processes there are %d names", names.Stats().Used)
 		}

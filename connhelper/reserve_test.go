@@ -81,7 +81,7 @@ func TestReserveIsDialled(t *testing.T) {
 	s2, _ := f.helper("a2")
 	h2 := f.last
 	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
-	if got := r0.failedBy(1, overlay.Reserved, time.Second); got.Code != wire.CodeNoRelay {
+	if got := r0.failedBy(1, overlay.Reserved, time.Minute); got.Code != wire.CodeNoRelay {
 		t.Errorf("before there was one: %+v", got)
 	}
 	r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1)})
@@ -103,7 +103,7 @@ func TestReserveIsDialled(t *testing.T) {
 		t.Errorf("paths %+v, %+v", path, in.Path)
 	}
 	joined(t, c, d)
-	if got := r0.failedBy(1, overlay.Reserved, time.Second); got.Code != wire.CodeNoRelay {
+	if got := r0.failedBy(1, overlay.Reserved, time.Minute); got.Code != wire.CodeNoRelay {
 		t.Errorf("once more: %+v", got)
 	}
 	keeps(t, h1, 0)
@@ -128,7 +128,7 @@ func TestNoReserveFromWhoHasNone(t *testing.T) {
 	f.mu.Unlock()
 	for range 3 {
 		r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1)})
-		r0.failedBy(1, overlay.Reserved, time.Second) // behind which it is seen
+		r0.failedBy(1, overlay.Reserved, time.Minute) // behind which it is seen
 	}
 	if f.mu.Lock(); f.reserves > 1 {
 		t.Errorf("asked %d times", f.reserves)
@@ -136,7 +136,7 @@ func TestNoReserveFromWhoHasNone(t *testing.T) {
 	f.fails = nil
 	f.mu.Unlock()
 	r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1) + 1}) // of another generation, which the target refuses
-	r0.failedBy(1, overlay.Reserved, time.Second)
+	r0.failedBy(1, overlay.Reserved, time.Minute)
 	r0.conn.Close()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		n := h1.kept.Len()
