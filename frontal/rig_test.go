@@ -29,7 +29,7 @@ import (
 
 // patience bounds every wait of the tests. It decides only how long a broken
 // one takes.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // rig is a frontal between a scripted broker and helpers made by hand, all in
 // this process, on real sessions over loopback.
