@@ -25,7 +25,7 @@ import (
 )
 
 // patience bounds what might hang.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // grid is a CA with a proxy and a helper.
 type grid struct{ proxy, helper *control.Credentials }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -86,7 +84,7 @@ func tokenOf(i *oidctest.Issuer, jti string, change func(map[string]any)) string
 }
 
 func (g *grid) askAsUser(token string) (*Enrolled, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	root, err := x509.ParseCertificate(g.creds.Roots()[0].Raw)
 	if err != nil {
@@ -180,7 +178,7 @@ func TestProviderAttacks(t *testing.T) {
 	}
 	_, err := g.askAsUser(tokenOf(i, "6", func(c map[string]any) { c["more"] = strings.Repeat("x", wire.MaxToken) }))
 	refused(t, "a huge token", err, "can be sent")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = AskAsUser(ctx, g.addr, tokenOf(i, "7", nil), other.creds.Roots()[0], nil)
 	refused(t, "a broker of another grid", err, "not belong to the grid whose CA has the fingerprint")
@@ -201,50 +199,6 @@ func claimsOf(i *oidctest.Issuer) map[string]any {
 	var claims map[string]any
 	tokenOf(i, "x", func(c map[string]any) { claims = c })
 	return claims
-}
-
-// While the provider is silent, users get an error within the time of one conversation, and others
-// enrol as before.
-func TestProviderIsSlow(t *testing.T) {
-	i := oidctest.New(t)
-	i.Add("k1", jose.ES256)
-	end := make(chan struct{})
-	reached := make(chan struct{}, 10)
-	i.Answer = func(w http.ResponseWriter, r *http.Request) bool {
-		reached <- struct{}{}
-		select {
-		case <-end:
-		case <-r.Context().Done():
-		}
-		return true
-	}
-	defer close(end)
-	g := newGrid(t, "tg")
-	g.believe(i, true)
-	waiting := make(chan error, 1)
-	token := tokenOf(i, "1", nil)
-	go func() {
-		_, err := g.askAsUser(token)
-		waiting <- err
-	}()
-	select {
-	case <-reached:
-	case err := <-waiting:
-		t.Fatalf("the provider was not asked: %v", err)
-	}
-	for n := range 3 {
-		if _, err := g.ask(g.token(fmt.Sprintf("helper sitea/n%d", n), nil), ""); err != nil {
-			t.Errorf("somebody else: %v", err)
-		}
-	}
-	err := <-waiting // the context of askAsUser ends it at the latest
-	refused(t, "a user", err, "the keys of "+i.URL+" cannot be had")
-	if !errors.Is(err, overlay.ErrUnreachable) {
-		t.Errorf("of another class: %v", err)
-	}
-	if r := g.log.last(); r.err == nil || r.by != i.URL {
-		t.Errorf("recorded %+v", r)
-	}
 }
 
 // A revocation applies to earlier enrolments even if the broker's clock is ahead of the CA's:

@@ -128,7 +128,6 @@ func TestLook(t *testing.T) {
 	}{
 		{"a service that greets in text", func(c net.Conn) { io.WriteString(c, "220 mail ready\r\n"); io.Copy(io.Discard, c) }, TLSBroken, "does not speak TLS"},
 		{"a service that hangs up", func(c net.Conn) {}, TLSBroken, ""},
-		{"a service that says nothing", func(c net.Conn) { io.Copy(io.Discard, c) }, TLSBroken, "neither with segments of full size"},
 		{"a newer frontal", speak(h.pair(), &wire.ControlHello{Oldest: 200, Newest: 201, Software: "isthmus/9"}), Version, "isthmus/9 there speaks control versions 200 to 201"},
 		{"a frontal that refuses", speak(h.pair(), &wire.Refuse{Code: wire.CodeForbidden, By: "frontal sitea", Text: "not you"}), Refused, "frontal sitea: not you"},
 		{"a frontal that sends another frame", speak(h.pair(), &wire.Observe{}), Refused, "a observe in place of a control hello"},
@@ -147,24 +146,6 @@ func TestLook(t *testing.T) {
 				t.Errorf("%s named %s, want %s with %q: %+v", r.Self, r.Class, tc.class, tc.says, r.Findings)
 			}
 		})
-	}
-}
-
-// TestLookAtEveryBroker: all are observed, whichever of them is down, and the session is with one
-// that is up.
-func TestLookAtEveryBroker(t *testing.T) {
-	h := newHost(t)
-	h.serve(speak(h.pair(), &wire.ControlHello{Oldest: 1, Newest: 1}))
-	s := h.Subject
-	s.Address, s.Others = "127.0.0.1:1", []string{"127.0.0.1:2", h.Address}
-	o := Look(t.Context(), s)
-	var got []string
-	for _, s := range o.Services {
-		got = append(got, s.Address+" "+string(s.Connect.Outcome))
-	}
-	want := []string{"127.0.0.1:1 reset", "127.0.0.1:2 reset", h.Address + " connected"}
-	if !slices.Equal(got, want) || o.Session.At != h.Address {
-		t.Errorf("saw %q, want %q; session with %q", got, want, o.Session.At)
 	}
 }
 
@@ -219,23 +200,5 @@ func TestAddresses(t *testing.T) {
 	want := []netip.AddrPort{addr("203.0.113.2:443"), addr("203.0.113.3:443")}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-// A helper that is stopped still has its connections accepted by the kernel: it must answer, too.
-func TestLookAtAStoppedHelper(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
-	ln, err := net.Listen("unix", socket) // which nobody accepts from
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	l := &looker{s: Subject{Socket: socket}}
-	if l.socket(); l.o.Local.SocketErr != "" {
-		t.Errorf("not asked: %q", l.o.Local.SocketErr)
-	}
-	l.s.Door = socket
-	if l.socket(); !l.o.Local.SocketSilent || !strings.Contains(l.o.Local.SocketErr, "no answer within 2s") {
-		t.Errorf("stopped: %+v", l.o.Local)
 	}
 }
