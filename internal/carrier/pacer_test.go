@@ -96,6 +96,7 @@ func TestPacedThenNot(t *testing.T) {
 	g := newGate()
 	j := startJoin(t, context.Background(), Options{Pacer: g})
 	var sum []byte
+	copied := make(chan struct{})
 	var sent sync.WaitGroup
 	sent.Go(func() {
 		var err error
@@ -118,13 +119,14 @@ func TestPacedThenNot(t *testing.T) {
 		select { // the turn that was requested before
 		case <-g.asked:
 			g.bytes <- 1
-		case <-time.After(time.Second): // there is none if it checked later
+		case <-copied: // there is none if it checked later
 		}
 	})
 	h := sha256.New()
 	if _, err := io.Copy(h, j.right); err != nil {
 		t.Error(err)
 	}
+	close(copied)
 	sent.Wait()
 	if r := j.wait(t); r.err != nil || r.stats.AToB != 3_000_001 {
 		t.Errorf("%+v", r)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
@@ -68,49 +69,51 @@ var alice = quota.Owner{User: "alice", Project: "p", Job: "j"}
 
 // Twenty links take turns, and together get exactly the rate.
 func TestTurns(t *testing.T) {
-	const rate = 80e6 // 10 MB/s
-	lim, _ := serve(t, quota.Rules{Rate: rate}, "")
-	var moved [20]atomic.Int64
-	var all sync.WaitGroup
-	var links []*Throttle
-	start := time.Now()
-	for i := range moved {
-		l := admit(t, lim, alice, nil)
-		links = append(links, l)
-		all.Go(func() {
-			for {
-				n := l.Take(i%2, 1<<20)
-				if n == 0 {
-					return
-				}
-				moved[i].Add(int64(n))
-			}
-		})
-	}
-	sum := func() (n int64) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate = 80e6 // 10 MB/s
+		lim, _ := serve(t, quota.Rules{Rate: rate}, "")
+		var moved [20]atomic.Int64
+		var all sync.WaitGroup
+		var links []*Throttle
+		start := time.Now()
 		for i := range moved {
-			n += moved[i].Load()
+			l := admit(t, lim, alice, nil)
+			links = append(links, l)
+			all.Go(func() {
+				for {
+					n := l.Take(i%2, 1<<20)
+					if n == 0 {
+						return
+					}
+					moved[i].Add(int64(n))
+				}
+			})
 		}
-		return n
-	}
-	until(t, "two seconds' worth has passed", func() bool { return sum() >= 20e6 })
-	for _, l := range links {
-		l.Stop()
-	}
-	all.Wait()
-	if most := rate/8*time.Since(start).Seconds() + 600e3; float64(sum()) > most {
-		t.Errorf("%d bytes passed, at most %.0f may have", sum(), most)
-	}
-	var values []float64
-	for i := range moved {
-		values = append(values, float64(moved[i].Load()))
-	}
-	if j := bench.Jain(values); j < 0.95 {
-		t.Errorf("Jain index %.3f, want 0.95", j)
-	}
-	if st := lim.Status(); st.Waits == 0 || st.Links != 20 || st.Users["alice"].Links != 20 {
-		t.Errorf("status %+v", st)
-	}
+		sum := func() (n int64) {
+			for i := range moved {
+				n += moved[i].Load()
+			}
+			return n
+		}
+		until(t, "two seconds' worth has passed", func() bool { return sum() >= 20e6 })
+		for _, l := range links {
+			l.Stop()
+		}
+		all.Wait()
+		if most := rate/8*time.Since(start).Seconds() + 600e3; float64(sum()) > most {
+			t.Errorf("%d bytes passed, at most %.0f may have", sum(), most)
+		}
+		var values []float64
+		for i := range moved {
+			values = append(values, float64(moved[i].Load()))
+		}
+		if j := bench.Jain(values); j < 0.95 {
+			t.Errorf("Jain index %.3f, want 0.95", j)
+		}
+		if st := lim.Status(); st.Waits == 0 || st.Links != 20 || st.Users["alice"].Links != 20 {
+			t.Errorf("status %+v", st)
+		}
+	})
 }
 
 // Stop ends a pending Take; requests behind it proceed.

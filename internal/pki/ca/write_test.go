@@ -28,7 +28,7 @@ func TestIssuedFilesAreWhole(t *testing.T) {
 	issue(0)
 	var writers sync.WaitGroup
 	writers.Go(func() {
-		for i := range 100 {
+		for i := range 30 {
 			issue(i)
 		}
 	})
