@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // run makes random things happen to w until nothing but deaths can happen. Members also start
@@ -50,9 +52,9 @@ func (w *world) canMove() bool {
 // Sizes up to 33, several agreements one after the other, messages that overtake, and any number of
 // deaths.
 func TestRandom(t *testing.T) {
-	worlds := 3000
-	if testing.Short() || raceEnabled {
-		worlds = 300
+	worlds := 300
+	if testload.Full() {
+		worlds = 3000
 	}
 	died, lost := 0, 0
 	for seed := range uint64(worlds) {

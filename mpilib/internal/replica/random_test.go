@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // randomPrograms returns programs of ranks that go through the same rounds.
@@ -131,9 +133,9 @@ func walk(w *world, r *rand.Rand) error {
 
 // Larger programs, up to 15 processes, any number of failures that leaves each rank a replica.
 func TestRandom(t *testing.T) {
-	worlds := 1500
-	if testing.Short() || raceEnabled {
-		worlds = 200
+	worlds := 200
+	if testload.Full() {
+		worlds = 1500
 	}
 	var verdicts [4]int
 	failed := 0

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // withMilestones returns random programs with a milestone at their beginning and between their parts.
@@ -21,9 +23,9 @@ func withMilestones(r *rand.Rand, ranks int) []program {
 
 // Processes fail and others take their seats, up to four: more fail than a job without newcomers could lose.
 func TestRandomNewcomers(t *testing.T) {
-	worlds := 800
-	if testing.Short() || raceEnabled {
-		worlds = 200
+	worlds := 60
+	if testload.Full() {
+		worlds = 800
 	}
 	admitted, failed := 0, 0
 	for seed := range uint64(worlds) {
@@ -76,16 +78,17 @@ func steady(table Table, ack int) *world {
 	return w
 }
 
-// A crash, or a wrong suspicion, of each process at each step of the arrival of a newcomer, and of another process some steps later.
+// A crash, or a wrong suspicion, of each process at each step of the arrival of a newcomer, and of another process some steps
+// later; without the tag "system" at every 17th step.
 func TestFailureAtEachStep(t *testing.T) {
-	orders := 3
-	if testing.Short() || raceEnabled {
-		orders = 2
+	orders, stride := 3, 17
+	if testload.Full() {
+		stride = 1
 	}
 	runs, admitted := 0, 0
 	for order := range uint64(orders) {
 		for victim := range 5 {
-			for at := 0; ; at++ {
+			for at := int(order); ; at += stride {
 				w := steady(Table(order%2), 1+int(order)%3)
 				kind := eventKind(fails)
 				if order%3 == 2 {
@@ -136,7 +139,8 @@ func play(w *world, order uint64, victim, at int, kind eventKind) (over bool, er
 	}
 }
 
-// Every order of steps, deliveries, failures, their reports and arrivals, for small programs.
+// Every order of steps, deliveries, failures, their reports and arrivals, for small programs; without the tag "system" a
+// few of them.
 func TestEveryArrival(t *testing.T) {
 	stop := op{kind: milestone}
 	for _, c := range []struct {
@@ -160,10 +164,17 @@ func TestEveryArrival(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{Layout: Layout{Ranks: len(c.programs), Replicas: c.replicas, Spares: 1}, MaxKept: 1 << 20, AckEvery: 1}
+			begin := func() *world {
+				w := newWorld(cfg, c.programs)
+				w.drains, w.eager = false, true
+				return w
+			}
+			if !testload.Full() {
+				sample(t, begin, c.crashes, c.suspicions)
+				return
+			}
 			s := &search{crashes: c.crashes, suspicions: c.suspicions, seen: map[uint64]struct{}{}, most: maxStates(t) / 4}
-			w := newWorld(cfg, c.programs)
-			w.drains, w.eager = false, true
-			err := s.visit(w, c.crashes, c.suspicions)
+			err := s.visit(begin(), c.crashes, c.suspicions)
 			t.Logf("%d states, %d ends, cut off: %v", len(s.seen), s.ends, len(s.seen) == s.most)
 			if err != nil {
 				t.Fatal(err)

@@ -3,6 +3,8 @@ package protocol
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // randomProgram returns a program of a process among several.
@@ -51,9 +53,9 @@ func randomProgram(random *rand.Rand, rank, procs, steps int) (program []step) {
 // Two and three processes do anything in any order, and lose each other at any moment. Every message is
 // received once, in the standard's order; credit is neither lost nor exceeded; every operation ends once.
 func TestRandomInterleavings(t *testing.T) {
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 6_000
+	rounds := 1_500
+	if testload.Full() {
+		rounds = 20_000
 	}
 	for seed := range uint64(rounds) {
 		random := rand.New(rand.NewPCG(seed, 49))
@@ -71,7 +73,7 @@ func TestRandomInterleavings(t *testing.T) {
 	}
 }
 
-// Of small programs every interleaving is played, or in a short run the first ones.
+// Of small programs every interleaving is played, or without the tag "system" some random ones.
 func TestEveryInterleaving(t *testing.T) {
 	for name, tc := range map[string]struct {
 		credit   int
@@ -104,26 +106,35 @@ func TestEveryInterleaving(t *testing.T) {
 			{{kind: 'r', peer: 0, size: 9}, {kind: 'c', which: 0}}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			most := 100_000
-			if testing.Short() {
-				most = 20_000
+			play := func(choose func(n int) int) string {
+				m := newModel(choose, tc.credit, tc.programs...)
+				m.plain, m.lossy = true, tc.lossy
+				for _, p := range m.procs {
+					p.core.maxPending = 1
+				}
+				return m.try()
 			}
+			if !testload.Full() {
+				for seed := range uint64(300) {
+					if wrong := play(rand.New(rand.NewPCG(seed, 50)).IntN); wrong != "" {
+						t.Fatalf("seed %d: %s", seed, wrong)
+					}
+				}
+				return
+			}
+			const most = 100_000
 			var path, width []int // the choices of a run, and of how many each was
 			runs := 0
 			for more := true; more && runs < most; runs++ {
 				at := 0
-				m := newModel(func(n int) int {
+				wrong := play(func(n int) int {
 					if at == len(path) {
 						path, width = append(path, 0), append(width, n)
 					}
 					at++
 					return path[at-1]
-				}, tc.credit, tc.programs...)
-				m.plain, m.lossy = true, tc.lossy
-				for _, p := range m.procs {
-					p.core.maxPending = 1
-				}
-				if wrong := m.try(); wrong != "" {
+				})
+				if wrong != "" {
 					t.Fatalf("choices %v: %s", path, wrong)
 				}
 				for more = false; len(path) > 0 && !more; { // the next path
@@ -136,7 +147,7 @@ func TestEveryInterleaving(t *testing.T) {
 				}
 			}
 			t.Logf("%d interleavings", runs)
-			if len(path) > 0 && !testing.Short() {
+			if len(path) > 0 {
 				t.Errorf("there are more than %d", runs)
 			}
 		})
