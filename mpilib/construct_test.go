@@ -383,7 +383,7 @@ func TestFree(t *testing.T) {
 func TestFreeDuringIdup(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
-			for i := range 10 {
+			for i := range either(3, 10) {
 				d, err := c.Dup(ctx)
 				if err != nil {
 					return err

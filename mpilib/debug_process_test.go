@@ -17,7 +17,7 @@ func TestRingChild(t *testing.T) {
 		t.Log("only as a child of TestDebugProcesses")
 		return
 	}
-	w, err := Init(t.Context(), hasty)
+	w, err := Init(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/ipc/local"
-	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
-	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // notes collects the reports of the debug mode of several ranks.
@@ -46,11 +43,11 @@ func (n *notes) String() string {
 	return n.text.String()
 }
 
-// hasty is for tests of the debug mode, whose default patience is 5 s.
-func hasty(cfg *config) { cfg.patience = hastyPatience() }
-
-// hastyPatience is longer on a busy machine, where a rank that can go on may do nothing for longer.
-var hastyPatience = sync.OnceValue(func() time.Duration { return testload.Within(500 * time.Millisecond).Round(time.Millisecond) })
+// inBubble runs a subtest in a bubble of synctest.
+func inBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
 
 // lineHere returns the line offset lines below that of its call, in the format of reports.
 func lineHere(offset int) string {
@@ -121,7 +118,7 @@ func TestDebugLeaks(t *testing.T) {
 			return err
 		}
 		return freed.Free()
-	}, WithDebug(out), hasty)
+	}, WithDebug(out))
 	for _, want := range []string{
 		"  a request that was never waited for, complete: send to rank 1 of world, tag 4 at " + request + "\n",
 		"rank 1 leaves behind\n  a request that was never waited for, not complete: receive from rank 0 of world, tag 6 at " + unfinished + "\n",
@@ -161,7 +158,7 @@ func TestDebugIsSilent(t *testing.T) {
 				return err
 			}
 			return errors.Join(Barrier(ctx, halves), halves.Free())
-		}, WithDebug(out), hasty)
+		}, WithDebug(out))
 		if out.String() != "" {
 			t.Errorf("%d ranks: %s", n, out)
 		}
@@ -244,7 +241,7 @@ func TestDebugMismatchedCollectives(t *testing.T) {
 				return fmt.Errorf("%s: %v, want %q", name, err, tc.want)
 			}
 			return nil
-		}, WithDebug(out), hasty)
+		}, WithDebug(out))
 		if strings.Count(out.String(), "not in the same collective call") != 1 {
 			t.Errorf("%s:\n%s", name, out)
 		}
@@ -322,10 +319,9 @@ func TestDebugDeadlock(t *testing.T) {
 			return err
 		}, []string{`rank 0 waits for rank 0`}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inBubble(t, name, func(t *testing.T) {
 			out := listenFor("deadlock:")
-			TestWorld(t, tc.size, func(ctx context.Context, c *Comm) error {
+			memoryWorld(t, tc.size, func(ctx context.Context, c *Comm) error {
 				ctx, cancel := context.WithCancel(ctx)
 				defer cancel()
 				go func() {
@@ -339,7 +335,7 @@ func TestDebugDeadlock(t *testing.T) {
 					return err
 				}
 				return nil
-			}, WithDebug(out), hasty)
+			}, nil, WithDebug(out))
 			for _, want := range tc.want {
 				if !regexp.MustCompile(want).MatchString(out.String()) {
 					t.Errorf("no %q in\n%s", want, out)
@@ -352,21 +348,7 @@ func TestDebugDeadlock(t *testing.T) {
 	}
 }
 
-// trickle is a connector whose connections transfer one megabyte per second.
-type trickle struct{ overlay.Connector }
-
-func (c trickle) Dial(ctx context.Context, to overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
-	carrier, err := c.Connector.Dial(ctx, to, ways)
-	carrier.Conn, carrier.Path.Technique = trickling{carrier.Conn}, overlay.Direct // as to another node
-	return carrier, err
-}
-
-func (c trickle) Accept(ctx context.Context) (overlay.Carrier, error) {
-	carrier, err := c.Connector.Accept(ctx)
-	carrier.Conn, carrier.Path.Technique = trickling{carrier.Conn}, overlay.Direct // as to another node
-	return carrier, err
-}
-
+// trickling is a connection that transfers one megabyte per second.
 type trickling struct{ net.Conn }
 
 func (c trickling) Write(b []byte) (n int, err error) {
@@ -383,50 +365,45 @@ func (c trickling) Write(b []byte) (n int, err error) {
 // Every rank waits for a message that follows one whose transfer takes several times the patience:
 // that is not a deadlock.
 func TestDebugSlowMessage(t *testing.T) {
-	out := listenFor("")
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	join := func(self overlay.ProcessName) (overlay.Connector, error) {
-		c, err := local.Listen(dir, self)
-		return trickle{c}, err
-	}
-	testWorld(t, 2, join, func(ctx context.Context, c *Comm) error {
-		small, large := []int{0}, make([]byte, 6*hastyPatience().Microseconds()) // a microsecond for each byte, see trickling
-		if c.Rank() == 1 {                                                       // rank 0 decides, and gets the report while it sends
-			in := Irecv(c, large, 0, 1)
-			_, err := Recv(ctx, c, small, 0, 2) // follows the large message
-			return errors.Join(err, Send(ctx, c, small, 0, 3), func() error { _, err := in.Wait(ctx); return err }())
+	synctest.Test(t, func(t *testing.T) {
+		out := listenFor("")
+		memoryWorld(t, 2, func(ctx context.Context, c *Comm) error {
+			small, large := []int{0}, make([]byte, 6*debug.DefaultPatience.Microseconds()) // a microsecond for each byte
+			if c.Rank() == 1 {                                                             // rank 0 decides, and gets the report while it sends
+				in := Irecv(c, large, 0, 1)
+				_, err := Recv(ctx, c, small, 0, 2) // follows the large message
+				return errors.Join(err, Send(ctx, c, small, 0, 3), func() error { _, err := in.Wait(ctx); return err }())
+			}
+			sends := []*Request{Isend(c, large, 1, 1)}
+			time.Sleep(debug.DefaultPatience) // until the link has sent a part of it
+			sends = append(sends, Isend(c, small, 1, 2))
+			_, err := Recv(ctx, c, small, 1, 3)
+			_, sendErr := Waitall(ctx, sends...)
+			return errors.Join(err, sendErr)
+		}, func(c net.Conn) net.Conn { return trickling{c} }, WithDebug(out))
+		if out.String() != "" {
+			t.Errorf("%s", out)
 		}
-		sends := []*Request{Isend(c, large, 1, 1)}
-		time.Sleep(hastyPatience()) // until the link has sent a part of it
-		sends = append(sends, Isend(c, small, 1, 2))
-		_, err := Recv(ctx, c, small, 1, 3)
-		_, sendErr := Waitall(ctx, sends...)
-		return errors.Join(err, sendErr)
-	}, WithDebug(out), hasty)
-	if out.String() != "" {
-		t.Errorf("%s", out)
-	}
+	})
 }
 
-// A rank that computes is not deadlocked. The test waits several times the patience for a report.
+// A rank that computes is not deadlocked.
 func TestDebugNoDeadlock(t *testing.T) {
-	out := listenFor("")
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
-		if c.Rank() == 1 {
-			waits := Ibarrier(c)            // its messages wait, but the program does not
-			time.Sleep(5 * hastyPatience()) // computes
-			return errors.Join(Send(ctx, c, []int{1}, 0, 3), second(waits.Wait(ctx)))
+	synctest.Test(t, func(t *testing.T) {
+		out := listenFor("")
+		memoryWorld(t, 2, func(ctx context.Context, c *Comm) error {
+			if c.Rank() == 1 {
+				waits := Ibarrier(c)                  // its messages wait, but the program does not
+				time.Sleep(5 * debug.DefaultPatience) // computes
+				return errors.Join(Send(ctx, c, []int{1}, 0, 3), second(waits.Wait(ctx)))
+			}
+			_, err := Recv(ctx, c, make([]int, 1), 1, 3)
+			return errors.Join(err, second(Ibarrier(c).Wait(ctx)))
+		}, nil, WithDebug(out))
+		if out.String() != "" {
+			t.Errorf("%s", out)
 		}
-		_, err := Recv(ctx, c, make([]int, 1), 1, 3)
-		return errors.Join(err, second(Ibarrier(c).Wait(ctx)))
-	}, WithDebug(out), hasty)
-	if out.String() != "" {
-		t.Errorf("%s", out)
-	}
+	})
 }
 
 // Errors name the rank, the peer, the tag, the communicator and the line.
@@ -447,7 +424,7 @@ func TestDebugErrors(t *testing.T) {
 			return fmt.Errorf("%v", err)
 		}
 		return nil
-	}, WithDebug(listenFor("")), hasty)
+	}, WithDebug(listenFor("")))
 }
 
 // BenchmarkDebugOff measures a message to the own rank, which waits for nothing, so that the cost

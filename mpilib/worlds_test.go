@@ -79,7 +79,7 @@ func TestAnyOfTwoWorlds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			parallel(t)
 			betweenWorlds(t, opts, func(ctx context.Context, comms [2]*Comm, orders [2]chan int) error {
-				for round := range 40 {
+				for round := range 16 {
 					if err := anyOfTwo(ctx, comms, orders, round); err != nil {
 						return fmt.Errorf("round %d: %w", round, err)
 					}
