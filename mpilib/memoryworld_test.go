@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -15,7 +14,7 @@ import (
 
 // memoryWorld is TestWorld for tests about time, which call it in a bubble of synctest. The ranks are connected
 // by memory, with connections that change may wrap, as if they were on different nodes.
-func memoryWorld(t *testing.T, n int, f func(ctx context.Context, c *Comm) error, change func(net.Conn) net.Conn, opts ...Option) {
+func memoryWorld(t TB, n int, f func(ctx context.Context, c *Comm) error, change func(net.Conn) net.Conn, opts ...Option) {
 	t.Helper()
 	m := &memoryNetwork{change: change, joined: make(chan struct{}), members: map[uint32]*memoryMember{}}
 	testWorld(t, n, m.join, f, opts...)

@@ -319,31 +319,33 @@ func TestReplicatedWaits(t *testing.T) {
 // A Waitany whose time is over is so in all replicas of a rank, though one has no such bound, and finds nothing in them.
 func TestReplicatedWaitExpires(t *testing.T) {
 	for _, table := range tables {
-		TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
-			if c.Rank() == 1 {
-				if _, err := Recv(ctx, c, []int{0}, 0, 1); err != nil {
+		inBubble(t, table.String(), func(t *testing.T) {
+			memoryWorld(t, 2, func(ctx context.Context, c *Comm) error {
+				if c.Rank() == 1 {
+					if _, err := Recv(ctx, c, []int{0}, 0, 1); err != nil {
+						return err
+					}
+					return Send(ctx, c, []int{7}, 0, 0)
+				}
+				brief, cancel := context.WithTimeout(ctx, time.Duration(1+9*c.World().Replica())*time.Millisecond)
+				defer cancel()
+				got := []int{0}
+				r := Irecv(c, got, 1, 0)
+				if _, _, err := Waitany(brief, r); !errors.Is(err, context.DeadlineExceeded) {
+					return fmt.Errorf("Waitany: %v", err)
+				}
+				if _, err := c.Probe(brief, AnySource, 0); !errors.Is(err, context.DeadlineExceeded) {
+					return fmt.Errorf("Probe: %v", err)
+				}
+				if err := Send(ctx, c, []int{0}, 1, 1); err != nil {
 					return err
 				}
-				return Send(ctx, c, []int{7}, 0, 0)
-			}
-			brief, cancel := context.WithTimeout(ctx, time.Duration(1+9*c.World().Replica())*time.Millisecond)
-			defer cancel()
-			got := []int{0}
-			r := Irecv(c, got, 1, 0)
-			if _, _, err := Waitany(brief, r); !errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("Waitany: %v", err)
-			}
-			if _, err := c.Probe(brief, AnySource, 0); !errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("Probe: %v", err)
-			}
-			if err := Send(ctx, c, []int{0}, 1, 1); err != nil {
-				return err
-			}
-			if _, err := r.Wait(ctx); err != nil || got[0] != 7 {
-				return fmt.Errorf("got %d, %v", got[0], err)
-			}
-			return nil
-		}, withReplicas(2, table))
+				if _, err := r.Wait(ctx); err != nil || got[0] != 7 {
+					return fmt.Errorf("got %d, %v", got[0], err)
+				}
+				return nil
+			}, nil, withReplicas(2, table))
+		})
 	}
 }
 
@@ -361,13 +363,13 @@ func TestReplicatedCallExpires(t *testing.T) {
 		},
 		"Idup": func(ctx context.Context, c *Comm) error { return second(c.Idup(context.WithoutCancel(ctx)).Wait(ctx)) },
 	} {
-		t.Run(call, func(t *testing.T) {
+		inBubble(t, call, func(t *testing.T) {
 			over := make(chan struct{})
 			var left sync.WaitGroup
 			left.Add(2)
 			go func() { left.Wait(); close(over) }()
 			c := &collected{T: t}
-			TestWorld(c, 2, func(ctx context.Context, c *Comm) error {
+			memoryWorld(c, 2, func(ctx context.Context, c *Comm) error {
 				if c.Rank() == 1 {
 					select {
 					case <-over:
@@ -386,7 +388,7 @@ func TestReplicatedCallExpires(t *testing.T) {
 					t.Errorf("then Send: %v", err)
 				}
 				return nil
-			}, withReplicas(2, replica.Parallel), WithConnectTimeout(3*time.Second))
+			}, nil, withReplicas(2, replica.Parallel))
 		})
 	}
 }
