@@ -465,9 +465,8 @@ func TestOutcast(t *testing.T) {
 // one of them should lead it.
 func TestAgreeWithoutTheAbsent(t *testing.T) {
 	for _, absent := range [][]int{{0, 1}, {1}, {1, 3}} {
-		t.Run(fmt.Sprint(absent), func(t *testing.T) {
-			t.Parallel()
-			TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+		inBubble(t, fmt.Sprint(absent), func(t *testing.T) {
+			memoryWorld(t, 4, func(ctx context.Context, c *Comm) error {
 				if slices.Contains(absent, c.Rank()) {
 					return nil // this rank leaves at once
 				}
@@ -480,7 +479,7 @@ func TestAgreeWithoutTheAbsent(t *testing.T) {
 					return fmt.Errorf("%v, %w", s, err)
 				}
 				return Barrier(ctx, s)
-			}, WithConnectTimeout(3*time.Second))
+			}, nil, WithConnectTimeout(3*time.Second))
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 // by memory, with connections that change may wrap, as if they were on different nodes.
 func memoryWorld(t TB, n int, f func(ctx context.Context, c *Comm) error, change func(net.Conn) net.Conn, opts ...Option) {
 	t.Helper()
-	m := &memoryNetwork{change: change, joined: make(chan struct{}), members: map[uint32]*memoryMember{}}
+	m := &memoryNetwork{change: change, joined: make(chan struct{}), members: map[overlay.ProcessName]*memoryMember{}}
 	testWorld(t, n, m.join, f, opts...)
 }
 
@@ -25,12 +25,13 @@ type memoryNetwork struct {
 	change func(net.Conn) net.Conn // may be nil
 
 	mu      sync.Mutex
-	members map[uint32]*memoryMember
+	members map[overlay.ProcessName]*memoryMember
 	joined  chan struct{} // closed and replaced when a member joins
 }
 
 // A memoryMember is a rank's connector.
 type memoryMember struct {
+	self     overlay.ProcessName
 	network  *memoryNetwork
 	incoming chan overlay.Carrier
 	closed   chan struct{}
@@ -39,10 +40,10 @@ type memoryMember struct {
 var _ overlay.Connector = (*memoryMember)(nil)
 
 func (m *memoryNetwork) join(self overlay.ProcessName) (overlay.Connector, error) {
-	r := &memoryMember{m, make(chan overlay.Carrier), make(chan struct{})}
+	r := &memoryMember{self, m, make(chan overlay.Carrier), make(chan struct{})}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.members[self.Rank] = r
+	m.members[self] = r
 	close(m.joined)
 	m.joined = make(chan struct{})
 	return r, nil
@@ -59,7 +60,7 @@ func (m *memoryNetwork) carrier(c net.Conn) overlay.Carrier {
 func (r *memoryMember) Dial(ctx context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
 	for {
 		r.network.mu.Lock()
-		other, joined := r.network.members[peer.Rank], r.network.joined
+		other, joined := r.network.members[peer], r.network.joined
 		r.network.mu.Unlock()
 		if other == nil {
 			select {
@@ -73,8 +74,7 @@ func (r *memoryMember) Dial(ctx context.Context, peer overlay.ProcessName, _ ove
 		select {
 		case other.incoming <- r.network.carrier(far):
 			return r.network.carrier(near), nil
-		case <-other.closed:
-			return overlay.Carrier{}, overlay.ErrEnded
+		case <-other.closed: // as one that has not started
 		case <-ctx.Done():
 			return overlay.Carrier{}, ctx.Err()
 		}
@@ -95,6 +95,9 @@ func (r *memoryMember) Accept(ctx context.Context) (overlay.Carrier, error) {
 
 // Close implements overlay.Connector.
 func (r *memoryMember) Close() error {
+	r.network.mu.Lock()
+	defer r.network.mu.Unlock()
+	delete(r.network.members, r.self)
 	close(r.closed)
 	return nil
 }

@@ -71,7 +71,7 @@ func (j *milestoneJob) start(number, rank, which int, f func(context.Context, *W
 				cfg.replicas.Number = number
 			}
 		}
-		w, err := Init(j.ctx, WithConnector(conn, j.key, rank, 2), place, WithConnectTimeout(3*time.Second))
+		w, err := Init(j.ctx, WithConnector(conn, j.key, rank, 2), place, WithConnectTimeout(30*time.Second))
 		if err == nil {
 			j.worlds[number].Store(w)
 			err = errors.Join(f(j.ctx, w), w.Finalize(j.ctx))

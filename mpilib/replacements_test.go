@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
@@ -48,7 +47,7 @@ func (j *sparesJob) start(number int, f func(context.Context, *World) error, rep
 			j.t.Error(err)
 			return
 		}
-		w, err := Init(j.ctx, WithConnector(conn, j.key, number, j.ranks), WithSpares(j.spares, replacements...), WithConnectTimeout(200*time.Millisecond))
+		w, err := Init(j.ctx, WithConnector(conn, j.key, number, j.ranks), WithSpares(j.spares, replacements...))
 		if err == nil {
 			err = errors.Join(f(j.ctx, w), w.Finalize(j.ctx))
 		}

@@ -141,7 +141,7 @@ func runRace(t *testing.T, table replica.Table, trusted bool) ([2]int, string) {
 		m.stalls = append(m.stalls, &stall{from: 1, to: 3, begun: begun, over: changed})
 	}
 	c := &collected{T: t}
-	testWorld(c, 3, m.join, a.among(a.run), WithoutSharedMemory(), withReplicas(2, table), WithConnectTimeout(3*time.Second), func(cfg *config) {
+	testWorld(c, 3, m.join, a.among(a.run), WithoutSharedMemory(), withReplicas(2, table), WithConnectTimeout(30*time.Second), func(cfg *config) {
 		cfg.replicas.SendDeterministic, cfg.killed = trusted, a.killed
 	})
 	a.dying.Wait()

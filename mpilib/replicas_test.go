@@ -46,7 +46,7 @@ func killing(t *testing.T, ranks int, table replica.Table, victim, at int, f fun
 			return nil
 		}
 		return err
-	}, withReplicas(2, table), WithConnectTimeout(3*time.Second)) // what is being dialled when it dies stays silent
+	}, withReplicas(2, table), WithConnectTimeout(30*time.Second)) // what is being dialled when it dies stays silent
 }
 
 // collectiveProgram is a program of collective and other calls, and what it gets.

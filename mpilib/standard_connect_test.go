@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
@@ -338,48 +339,55 @@ func TestHalvesOfOneJob(t *testing.T) {
 
 // 11.9.2 to 11.9.4: a failing call fails on all ranks and states the reason.
 func TestStandard_11_9_3_WhatCannotConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memoryWorld(t, 3, func(ctx context.Context, c *Comm) error {
+			w := c.World()
+			port := ""
+			if c.Rank() == 0 {
+				var err error
+				if port, err = w.OpenPort(ctx); err != nil {
+					return err
+				}
+				if err := w.ClosePort(port); err != nil {
+					return err
+				}
+				if err := w.ClosePort(port); !errors.Is(err, ErrPort) {
+					return fmt.Errorf("closed twice: %v", err)
+				}
+			}
+			for what, err := range map[string]error{
+				"a closed port":  second(c.Accept(ctx, port, 0)),
+				"nobody's port":  second(c.Connect(ctx, port, 0)),
+				"no port at all": second(c.Connect(ctx, "here", 0)),
+			} {
+				if c.Rank() == 0 && !errors.Is(err, ErrPort) || err == nil {
+					return fmt.Errorf("%s: %v", what, err)
+				}
+				if strings.Contains(err.Error(), strings.TrimPrefix(port, dynproc.Prefix)) && port != "" {
+					return fmt.Errorf("%s: the error tells the secret: %v", what, err)
+				}
+			}
+			if err := second(c.Accept(ctx, port, 3)); !errors.Is(err, ErrRank) {
+				return fmt.Errorf("no such root: %v", err)
+			}
+			if err := second(c.Connect(ctx, port, c.Rank())); !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrPort) {
+				return fmt.Errorf("several roots: %v", err)
+			}
+			if err := c.Disconnect(ctx); !errors.Is(err, ErrArg) {
+				return fmt.Errorf("the world's: %v", err)
+			}
+			return nil
+		}, nil)
+	})
+}
+
+// 11.9.4: names need a helper.
+func TestNamesNeedAHelper(t *testing.T) {
 	parallel(t)
-	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
 		w := c.World()
-		port := ""
-		if c.Rank() == 0 {
-			var err error
-			if port, err = w.OpenPort(ctx); err != nil {
-				return err
-			}
-			if err := w.ClosePort(port); err != nil {
-				return err
-			}
-			if err := w.ClosePort(port); !errors.Is(err, ErrPort) {
-				return fmt.Errorf("closed twice: %v", err)
-			}
-		}
-		for what, err := range map[string]error{
-			"a closed port":  second(c.Accept(ctx, port, 0)),
-			"nobody's port":  second(c.Connect(ctx, port, 0)),
-			"no port at all": second(c.Connect(ctx, "here", 0)),
-		} {
-			if c.Rank() == 0 && !errors.Is(err, ErrPort) || err == nil {
-				return fmt.Errorf("%s: %v", what, err)
-			}
-			if strings.Contains(err.Error(), strings.TrimPrefix(port, dynproc.Prefix)) && port != "" {
-				return fmt.Errorf("%s: the error tells the secret: %v", what, err)
-			}
-		}
-		if err := second(c.Accept(ctx, port, 3)); !errors.Is(err, ErrRank) {
-			return fmt.Errorf("no such root: %v", err)
-		}
-		if err := second(c.Connect(ctx, port, c.Rank())); !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrPort) {
-			return fmt.Errorf("several roots: %v", err)
-		}
-		if err := w.PublishName(ctx, "x", dynproc.Prefix+w.config.place.Key.String()); !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "need a helper") {
-			return fmt.Errorf("without a helper: %v", err)
-		}
-		if err := c.Disconnect(ctx); !errors.Is(err, ErrArg) {
-			return fmt.Errorf("the world's: %v", err)
-		}
-		return nil
-	}, WithConnectTimeout(5*time.Second))
+		return expect(w.PublishName(ctx, "x", dynproc.Prefix+w.config.place.Key.String()), overlay.ErrUnreachable, "need a helper")
+	})
 }
 
 // An Accept ends with its context, and the port can be used again; so does a Connect that is not

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // moment is an event of a timeline, in the format that viewers read.
@@ -38,11 +37,11 @@ func readTimeline(t *testing.T, name string) (events []moment) {
 }
 
 // checkTimeline checks the events of one clock: spans of a thread do not overlap, arrows begin and
-// end at spans, and no message arrives before it was sent.
-func checkTimeline(t *testing.T, events []moment) (spans map[string]int, arrows int) {
+// end at spans, and no message arrives before it was sent. Clocks are aligned by messages, whose delay bounds
+// the precision, given in microseconds.
+func checkTimeline(t *testing.T, events []moment, aligned float64) (spans map[string]int, arrows int) {
 	t.Helper()
-	const same = 0.5     // the precision of current times as JSON numbers of microseconds
-	const aligned = 5000 // clocks are aligned by messages, whose delay bounds the precision
+	const same = 0.5 // the precision of current times as JSON numbers of microseconds
 	spans = map[string]int{}
 	starts := map[string]moment{}
 	ends := map[[2]int]float64{} // of the last span of a thread: spans are written in order
@@ -85,9 +84,14 @@ func checkTimeline(t *testing.T, events []moment) (spans map[string]int, arrows 
 }
 
 func TestTimeline(t *testing.T) {
+	synctest.Test(t, timelineOfThree)
+}
+
+func timelineOfThree(t *testing.T) {
+	t.Helper()
 	name := filepath.Join(t.TempDir(), "all.json")
 	const n = 3
-	TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+	memoryWorld(t, n, func(ctx context.Context, c *Comm) error {
 		right, left := (c.Rank()+1)%n, (c.Rank()+n-1)%n
 		for i := range 10 {
 			in := Irecv(c, make([]int, 1), AnySource, i)
@@ -111,9 +115,9 @@ func TestTimeline(t *testing.T) {
 			return err
 		}
 		return errors.Join(Barrier(ctx, made), made.Free())
-	}, WithTrace(name))
+	}, nil, WithTrace(name))
 	events := readTimeline(t, name)
-	spans, arrows := checkTimeline(t, events)
+	spans, arrows := checkTimeline(t, events, 1)
 	for name, least := range map[string]int{"Send": 10 * n, "Irecv": 11 * n, "Isend": n, "Allreduce": n, "Barrier": n, "Dup": n} {
 		if spans[name] < least {
 			t.Errorf("%d spans %s, want %d: %v", spans[name], name, least, spans)
@@ -127,7 +131,7 @@ func TestTimeline(t *testing.T) {
 		if e.Phase == "M" && e.Name == "process_name" && e.Args["name"] == fmt.Sprintf("rank %d", e.PID) {
 			titles++
 		}
-		if strings.HasPrefix(e.Name, "link to rank ") && strings.HasSuffix(e.Name, ": local") {
+		if strings.HasPrefix(e.Name, "link to rank ") && strings.HasSuffix(e.Name, ": direct") {
 			links++
 		}
 		if strings.HasPrefix(e.Name, "Irecv") && !strings.HasPrefix(e.Args["line"].(string), "mpilib/timeline_test.go:") {
@@ -136,57 +140,6 @@ func TestTimeline(t *testing.T) {
 	}
 	if titles != n || links < n {
 		t.Errorf("%d titles and %d links", titles, links)
-	}
-}
-
-// The timeline of a killed process is readable. In a folder each rank writes its own file.
-func TestTimelineOfTheDead(t *testing.T) {
-	const child = "ISTHMUS_TEST_TIMELINE"
-	if os.Getenv(child) != "" {
-		traceUntilKilled(t)
-		return
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestTimelineOfTheDead$", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), child+"=1", EnvTrace+"="+dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.Join(dir, "rank-0.json")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "Send") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Error("nothing was written in 30 s")
-			break
-		}
-	}
-	cmd.Process.Kill()
-	cmd.Wait()
-	if spans, arrows := checkTimeline(t, readTimeline(t, name)); spans["Recv"] == 0 || arrows == 0 {
-		t.Errorf("%v, %d arrows", spans, arrows)
-	}
-}
-
-// traceUntilKilled runs in the child process of TestTimelineOfTheDead.
-func traceUntilKilled(t *testing.T) {
-	w, err := Init(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if err := Send(t.Context(), w.Comm(), []int{1}, 0, 0); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Recv(t.Context(), w.Comm(), []int{0}, 0, 0); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -223,5 +176,5 @@ func TestTimelineOfPartitions(t *testing.T) {
 		_, waitErr := r.Wait(ctx)
 		return errors.Join(err, waitErr, r.Free())
 	}, WithTrace(dir))
-	checkTimeline(t, readTimeline(t, filepath.Join(dir, "rank-1.json")))
+	checkTimeline(t, readTimeline(t, filepath.Join(dir, "rank-1.json")), 0)
 }

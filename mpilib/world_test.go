@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -47,84 +46,6 @@ func TestUnexpectedLimit(t *testing.T) {
 		}
 		return nil
 	}, WithUnexpectedLimit(100<<10))
-}
-
-// TestChild is rank 1 of TestKilledPeer, in a separate process.
-func TestChild(t *testing.T) {
-	if os.Getenv("ISTHMUS_TEST_CHILD") == "" {
-		t.Log("only as a child of TestKilledPeer")
-		return
-	}
-	w, err := Init(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Send(t.Context(), w.Comm(), []int{42}, 0, 1); err != nil {
-		t.Fatal(err)
-	}
-	Recv(t.Context(), w.Comm(), []int{0}, 0, 9) // until the process is killed
-}
-
-// Every call that needs a killed peer fails and names it, also in the debug mode, in which calls wait
-// for what the other ranks say.
-func TestKilledPeer(t *testing.T) {
-	for _, debug := range []string{os.Getenv(EnvDebug), "all"} {
-		t.Run("debug="+debug, func(t *testing.T) {
-			t.Setenv(EnvDebug, debug) // the child's, too
-			killedPeer(t, debug)
-		})
-	}
-}
-
-func killedPeer(t *testing.T, debug string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.timeout=60s")
-	child.Env = append(os.Environ(), "ISTHMUS_TEST_CHILD=1", EnvRank+"=1", EnvSize+"=2", EnvJobKey+"="+testKey, EnvDir+"="+dir)
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer child.Process.Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	env := map[string]string{EnvRank: "0", EnvSize: "2", EnvJobKey: testKey, EnvDir: dir, EnvDebug: debug}
-	w, err := Init(ctx, func(c *config) { c.lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok } })
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := w.Comm()
-	buf := []int{0}
-	if _, err := Recv(ctx, c, buf, 1, 1); err != nil || buf[0] != 42 {
-		t.Fatal(buf, err)
-	}
-	named, any := Irecv(c, buf, 1, 1), Irecv(c, make([]int, 1), AnySource, 2)
-	big := Isend(c, make([]byte, 100<<20), 1, 3) // more than the peer reads before it is killed
-	child.Process.Kill()
-	child.Wait()
-	for _, r := range []*Request{named, any, big} {
-		_, err := r.Wait(ctx)
-		if !errors.Is(err, ErrProcFailed) || !strings.Contains(err.Error(), "rank 1 of the world") || !strings.Contains(err.Error(), "the link (same node) broke while ") {
-			t.Errorf("%v", err)
-		}
-	}
-	for _, err := range []error{
-		Send(ctx, c, buf, 1, 1), Barrier(ctx, c),
-		func() error { _, err := c.Probe(ctx, 1, 1); return err }(),
-		func() error { _, err := c.Probe(ctx, AnySource, 1); return err }(),
-		func() error { _, err := Recv(ctx, c, buf, AnySource, 1); return err }(),
-	} {
-		var failed *ProcFailedError
-		if !errors.Is(err, ErrProcFailed) || errors.Is(err, ErrProcFailedPending) || !errors.As(err, &failed) || fmt.Sprint(failed.Ranks) != "[1]" {
-			t.Errorf("%v", err)
-		}
-	}
-	if err := w.Finalize(ctx); err != nil { // no peer is left that could confirm
-		t.Error(err)
-	}
 }
 
 func TestFinalize(t *testing.T) {
