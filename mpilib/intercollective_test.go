@@ -69,7 +69,7 @@ func interWorld(t *testing.T, f func(ctx context.Context, s sideOf) error) {
 	t.Parallel()
 	for a := 1; a <= 4; a++ {
 		for b := 1; b <= 4; b++ {
-			if !testload.Full() && !slices.Contains([][2]int{{1, 1}, {1, 3}, {3, 2}}, [2]int{a, b}) {
+			if !testload.Full() && !slices.Contains([][2]int{{1, 3}, {3, 2}}, [2]int{a, b}) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%dx%d", a, b), func(t *testing.T) {
@@ -493,7 +493,7 @@ func TestNobodyHangsInInterCollectives(t *testing.T) {
 		"Alltoall": linkedAcross,
 		"Dup":      func(ctx context.Context, c *Comm) error { return second(c.Dup(ctx)) },
 	} {
-		for dead := range 5 {
+		for dead := range either(2, 5) {
 			t.Run(fmt.Sprintf("%s/%d", name, dead), func(t *testing.T) {
 				t.Parallel()
 				TestWorld(t, 5, func(ctx context.Context, c *Comm) error {

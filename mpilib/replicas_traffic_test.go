@@ -41,7 +41,7 @@ func ring(ctx context.Context, c *Comm) error {
 func sorts(ctx context.Context, c *Comm) error {
 	n := c.Size()
 	keys, sorted, sums := make([]int64, n*512), make([]int64, n*512), make([]int64, 128)
-	for range 100 {
+	for range 50 {
 		if err := Allreduce(ctx, c, make([]int64, 128), sums, Sum[int64]); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func fence(ctx context.Context, c *Comm, peer int) error {
 // standardSizes are sizes on both sides of the engine's limits: for messages that are copied (16
 // KiB) and for eager messages (64 KiB less the overhead of a message).
 var standardSizes = either(
-	[]int{0, 16<<10 - 1, 16 << 10, 64<<10 - 64, 64<<10 - 63, 1<<20 + 1},
+	[]int{0, 16 << 10, 64<<10 - 63, 1<<20 + 1},
 	[]int{0, 1, 16<<10 - 1, 16 << 10, 64<<10 - 64, 64<<10 - 63, 64 << 10, 64<<10 + 1, 100 << 10, 1<<20 + 1})
 
 // noise has the random bytes of which messages consist.

@@ -47,7 +47,7 @@ func TestLentAndGivenUpAtAnyMoment(t *testing.T) {
 	es, _ := together(t)
 	var given, taken int
 	b, got, want, rest := make([]byte, lentSize), make([]byte, lentSize), make([]byte, lentSize), make([]byte, lentSize)
-	for round := range sweep(60, 150) {
+	for round := range sweep(10, 150) {
 		random := rand.New(rand.NewPCG(3, uint64(round)))
 		soon := func() (context.Context, context.CancelFunc) {
 			if random.IntN(3) == 0 {
