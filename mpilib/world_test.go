@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
@@ -183,15 +184,15 @@ func TestInitFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := runtime.NumGoroutine()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
 	socket := filepath.Join(t.TempDir(), "no-helper")
-	_, err = Init(ctx, func(c *config) { c.place = &join.Place{Rank: 0, Size: 2, Key: key, Helper: socket} })
-	if err == nil || !strings.Contains(err.Error(), "mpilib: Init: rank 0 of 2: helper "+socket+" is not reachable: ") || !strings.Contains(err.Error(), "is isthmus-helper running?") {
-		t.Errorf("%v", err)
-	}
-	goneDownTo(t, before)
+	synctest.Test(t, func(t *testing.T) { // which sees that nothing is left running
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := Init(ctx, func(c *config) { c.place = &join.Place{Rank: 0, Size: 2, Key: key, Helper: socket} })
+		if err == nil || !strings.Contains(err.Error(), "mpilib: Init: rank 0 of 2: helper "+socket+" is not reachable: ") || !strings.Contains(err.Error(), "is isthmus-helper running?") {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // goneDownTo waits until there are no more goroutines than before: a goroutine that has reported
