@@ -9,4 +9,6 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-func TestMain(m *testing.M) { labtest.Main(m, map[string]func() error{movesKey: moves}, storetest.Fetch) }
+func TestMain(m *testing.M) {
+	labtest.Main(m, map[string]func() error{movesKey: moves}, storetest.Fetch)
+}
