@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,28 @@ func rank() error {
 	return w.Finalize(ctx)
 }
 
+// enterableSelf is a copy of this test's program that the accounts of jobs can run.
+func enterableSelf(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := labtest.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "rank")
+	if err := os.WriteFile(name, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // One grid for all subjects, which follow each other: four sites, of which two let no connection in and
 // one has a node without a route out.
 func TestGrid(t *testing.T) {
@@ -66,10 +89,7 @@ func TestGrid(t *testing.T) {
 
 	t.Run("run", func(t *testing.T) {
 		w := w.Sub(t)
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := enterableSelf(t)
 		w.AwaitHosts(6) // of which two forbid what open would need to reach them
 		out, complaint, status := labtest.Run(t, w.Isthmus("run", "-n", "4", "--hosts", "n1@open:1,n2@open:1,n1@closed:1,n2@closed:1", "--installed", "--env", rankKey+"=1", self))
 		if status != 0 || !strings.Contains(out, "the sum is 15\n") {
