@@ -10,6 +10,10 @@ import (
 // systemd gives only to the parent group, and the bounds.
 func TestGroupOfAJob(t *testing.T) {
 	above := t.TempDir()
+	// As in the kernel's file system the file is there; one that were made here could be written once only.
+	if err := os.WriteFile(filepath.Join(above, "cgroup.subtree_control"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	g := newCgroupIn(filepath.Join(above, delegated), "j", 1<<20, 1500, 77)
 	if g == nil || g.dir != filepath.Join(above, "isthmus-j") {
 		t.Fatalf("%+v", g)
