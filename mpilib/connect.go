@@ -103,7 +103,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d dynproc.JointJ
 		p.Rank += d.Others
 	}
 	cfg := w.config
-	cfg.place, cfg.connector, cfg.where = &p, nil, nil
+	cfg.place, cfg.connector, cfg.where, cfg.computed = &p, nil, nil, 2
 	cfg.lookup = func(string) (string, bool) { return "", false }
 	cfg.layout, cfg.groups = jobgroups.Layout{}, nil
 	cfg.debug, cfg.trace, cfg.signs, cfg.orders = 0, "", false, plan.Orders{}
@@ -142,7 +142,6 @@ func (c *Comm) newJointComm(made *World, kind settle.Kind, d dynproc.JointJob, i
 	}
 	size := made.engine.Size()
 	ids := calls.IDs{Comm: uint32(comm.Context(0, 0, size)), Inner: uint32(comm.Context(1, 0, size))}
-	made.calls.Contexts.Skip(2)
 	how := "accepted"
 	if kind == settle.Connect {
 		how = "connected"

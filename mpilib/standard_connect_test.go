@@ -14,8 +14,10 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -223,6 +225,30 @@ func TestStandard_11_9_2_AcceptAndConnect(t *testing.T) {
 				job{n: sizes[1], f: hearsNothing(connecting("x", sizes[1]-1, converse(false)))})
 		})
 	}
+}
+
+// A peer that is quicker may send in the joint communicator's contexts as soon as it can reach this
+// process, before this one has made the communicator.
+func TestJointContextsAreAllocatedFromTheStart(t *testing.T) {
+	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+		key, err := jobkey.New("joint")
+		if err != nil {
+			return err
+		}
+		made, err := c.joinJoint(ctx, settle.Accept, dynproc.JointJob{Key: key, Others: 1})
+		if err != nil {
+			return err
+		}
+		gone, cancel := context.WithCancel(ctx)
+		cancel() // nobody is there
+		defer made.Finalize(gone)
+		for i := range uint32(2) {
+			if id := uint32(comm.Context(i, 0, 2)); made.calls.Contexts.Unallocated(id) {
+				t.Errorf("a message in context %d would be taken for a mistake", id)
+			}
+		}
+		return nil
+	})
 }
 
 // hearsNothing runs f and checks that no message arrives in the world's communicator meanwhile.

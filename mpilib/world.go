@@ -45,6 +45,7 @@ type World struct {
 }
 
 type config struct {
+	computed       uint32 // contexts that all processes compute in place of asking; a peer may send in them from the start
 	lookup         func(string) (string, bool)
 	place          *join.Place
 	connector      overlay.Connector
@@ -156,6 +157,7 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 	if cfg.place.Spares > 0 && cfg.place.Rank == 0 {
 		w.calls.Contexts.Skip(1) // comm.Numbers
 	}
+	w.calls.Contexts.Skip(cfg.computed)
 	w.otherJobs.Init(dynproc.Config{
 		Reacher: w.reacher(), Connector: func() overlay.Connector { return w.member.Connector }, Timeout: cfg.connectTimeout, Log: cfg.log,
 	})
