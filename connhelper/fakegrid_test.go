@@ -255,6 +255,9 @@ func (f *fakeFrontal) Introduce(r *controlpb.SignalRequest, up grpc.ServerStream
 		control.SessionOf(up.Context()).Close()
 		return up.Context().Err()
 	}
+	if fails == nil && helper == nil { // it has withdrawn meanwhile
+		fails = overlay.ErrUnknownProcess
+	}
 	if fails != nil {
 		return up.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(fails)})
 	}

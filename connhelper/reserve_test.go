@@ -27,10 +27,13 @@ func (f *fakeFrontal) Reserve(ctx context.Context, r *controlpb.SignalRequest) (
 	f.reserves++
 	node, life := f.points[name].Node, f.points[asker].Generation
 	helper, relay := f.helpers[node.Name], f.relay
-	fails := f.fails[overlay.Relay]
+	err = f.fails[overlay.Relay]
 	f.mu.Unlock()
-	if fails != nil {
-		return nil, control.Status(fails)
+	if err == nil && helper == nil { // it has withdrawn meanwhile
+		err = overlay.ErrUnknownProcess
+	}
+	if err != nil {
+		return nil, control.Status(err)
 	}
 	_, err = controlpb.NewTargetClient(helper.Conn()).Reserve(ctx, &controlpb.Signal{
 		Link: r.Link, Technique: r.Technique, Asker: r.Asker, AskerSite: "sitea", AskerNode: r.AskerNode,
