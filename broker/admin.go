@@ -79,7 +79,7 @@ func (b *Broker) Status() Status {
 	s := Status{
 		Audit: b.audit.Status(), Store: b.store.status(),
 		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting, Names: b.names.count(inv.Names),
-		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Reflector: b.reflectorStatus(), Counters: b.counters.status(),
+		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Reflector: b.reflectorStatus(), Counters: b.counters.status(b.sessions.begun()),
 	}
 	for _, site := range inv.Sites {
 		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.bySite(site.Profile.Site, now)), Brokers: b.hosts.brokers(site.Profile.Site)}

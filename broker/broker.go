@@ -178,7 +178,6 @@ func (b *Broker) admit(id control.Identity) error {
 
 // joined watches one session until it ends.
 func (b *Broker) joined(ctx context.Context, s *control.Session) {
-	b.counters.sessions.Add(1)
 	holder, err := b.sessions.holder(s)
 	if err != nil {
 		return // it ended before this ran

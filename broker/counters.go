@@ -10,7 +10,6 @@ import (
 
 // counters count events since the broker's start. The zero value is ready.
 type counters struct {
-	sessions         atomic.Uint64 // begun
 	resolves         atomic.Uint64 // calls
 	questions        atomic.Uint64 // within the calls
 	awaits           atomic.Uint64
@@ -53,9 +52,9 @@ type SignallingByResult struct {
 	Connected uint64 `json:"connected"`
 }
 
-func (c *counters) status() CounterStatus {
+func (c *counters) status(sessions uint64) CounterStatus {
 	s := CounterStatus{
-		Sessions: c.sessions.Load(), Resolves: c.resolves.Load(), Questions: c.questions.Load(),
+		Sessions: sessions, Resolves: c.resolves.Load(), Questions: c.questions.Load(),
 		Awaits: c.awaits.Load(), Reports: c.reports.Load(), Expired: c.expired.Load(),
 		Published: c.published.Load(), NameLookups: c.lookups.Load(),
 		Introductions: make(map[overlay.Technique]SignallingByResult),

@@ -107,7 +107,7 @@ func (b *Broker) readMetrics(w metrics.Writer) {
 	}
 
 	c := &b.counters
-	w.Put(metricSessions, float64(c.sessions.Load()))
+	w.Put(metricSessions, float64(b.sessions.begun()))
 	w.Put(metricQuestions, float64(c.questions.Load()))
 	w.Put(metricExpired, float64(c.expired.Load()))
 	for _, t := range overlay.Techniques() {

@@ -66,6 +66,14 @@ func (t *sessions) all(role control.Role) (all []*control.Session) {
 	return all
 }
 
+// begun returns how many sessions there have been.
+func (t *sessions) begun() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return uint64(t.next)
+}
+
+// count returns how many there are.
 func (t *sessions) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
