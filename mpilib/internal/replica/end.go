@@ -38,7 +38,7 @@ func (p *Process) Drained() bool {
 }
 
 // Ended reports whether all live replicas of this rank have drained, so that none of them needs another any more.
-// It has effects: Done is sent to the others, once.
+// It has effects: what is here is acknowledged, and Done is sent to the others, once.
 func (p *Process) Ended() bool {
 	if !p.isSeated() {
 		p.rounds.over = true
@@ -47,6 +47,7 @@ func (p *Process) Ended() bool {
 	if !p.Drained() {
 		return false
 	}
+	p.acknowledgeAll()
 	if !p.ended.doneSent {
 		p.ended.doneSent = true
 		p.eachReplica(func(_, q int) { p.sendControl(q, Message{Kind: Done}) })
@@ -55,6 +56,14 @@ func (p *Process) Ended() bool {
 	p.eachReplica(func(c, _ int) { all = all && p.ended.done[c] })
 	p.rounds.over = p.rounds.over || all
 	return all
+}
+
+// acknowledgeAll sends all acknowledgements that are due. A replica of the source that has not sent those messages yet
+// compares its own with them, and once this process has left nobody else may know what arrived.
+func (p *Process) acknowledgeAll() {
+	for rank := range p.peers {
+		p.acknowledge(rank, -1)
+	}
 }
 
 // within reports whether a replica of this rank has left: then all of them have drained.

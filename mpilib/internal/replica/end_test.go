@@ -69,6 +69,34 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// A process that leaves has acknowledged all that it has: a replica of the source that is behind the one that sent it, and
+// sends something else, must still find that out.
+func TestEndAcknowledges(t *testing.T) {
+	layout := Layout{Ranks: 2, Replicas: 2}
+	p, source := New(Config{Layout: layout, Process: 1}), New(Config{Layout: layout, Process: 2, SendDeterministic: true})
+	a, verdict := p.Arrive(0, 4, 0, 1)
+	if verdict != Fresh {
+		t.Fatal(verdict)
+	}
+	p.Delivered(0, 4, 0, a, 9)
+	p.Fail(0, 3)
+	source.Fail(0, 3)
+	p.Drain()
+	if !p.Ended() {
+		t.Fatal("not ended")
+	}
+	for _, e := range p.Effects(nil) {
+		if e.Kind == SendControl && e.Process == 2 {
+			receive(t, source, 1, e.Message)
+		}
+	}
+	source.Leave(1)
+	source.Send(&Send{Context: 4, To: 1, Digest: 8})
+	if all, _ := kinds(source); !slices.Contains(all, Diverge) {
+		t.Errorf("the other replica's message goes unnoticed: %v", all)
+	}
+}
+
 // A replica that leads only because the leader has left tells nobody: others may not know that yet.
 func TestNobodyLeadsAfterTheEnd(t *testing.T) {
 	for _, left := range []bool{false, true} {
