@@ -47,7 +47,7 @@ func (p *Process) Ended() bool {
 	if !p.Drained() {
 		return false
 	}
-	p.acknowledgeAll()
+	acknowledgeAll(p)
 	if !p.ended.doneSent {
 		p.ended.doneSent = true
 		p.eachReplica(func(_, q int) { p.sendControl(q, Message{Kind: Done}) })
@@ -60,7 +60,7 @@ func (p *Process) Ended() bool {
 
 // acknowledgeAll sends all acknowledgements that are due. A replica of the source that has not sent those messages yet
 // compares its own with them, and once this process has left nobody else may know what arrived.
-func (p *Process) acknowledgeAll() {
+func acknowledgeAll(p *Process) {
 	for rank := range p.peers {
 		p.acknowledge(rank, -1)
 	}
