@@ -13,7 +13,7 @@ import (
 type comms struct {
 	self      *Comm
 	allPlaces placeMap
-	node      overlay.NodeID // location of this process; zero if unknown
+	node      overlay.NodeID // location of this rank; zero if unknown
 	numbers   *Comm          // of all process numbers; nil: the job has no spare ones
 
 	agreements agreement.Agreements
@@ -38,11 +38,22 @@ func (w *World) firstComms() error {
 		return err
 	}
 	w.comms.allPlaces.comm = newComm(w, "all processes", all, comm.Session)
-	if w.config.where != nil {
+	return w.findPlace()
+}
+
+// findPlace sets the location of this rank, as far as it is known before the process has joined. Where ranks have replicas it
+// is not that of this process: all replicas must take the same for it, also one that joins later.
+func (w *World) findPlace() error {
+	switch p := w.config.place; {
+	case w.config.where != nil:
 		w.comms.node = w.config.where(w.engine.Rank())
 		if _, err := overlay.ParseNodeID(w.comms.node.Key()); err != nil {
 			return fmt.Errorf("WithPlace: %w", err)
 		}
+	case w.replicated() && p.Places != nil:
+		w.comms.node, w.comms.allPlaces.places = p.Places[p.Rank], p.Places
+	case w.replicated():
+		w.comms.allPlaces.places = make([]overlay.NodeID, p.Size)
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ const (
 	EnvCopy              = join.EnvCopy   // ISTHMUS_COPY
 	EnvReplicaTable      = join.EnvTable  // ISTHMUS_REPLICA_TABLE
 	EnvSendDeterministic = join.EnvSends  // ISTHMUS_SEND_DETERMINISTIC
+	// EnvPlaces is where ranks with replicas are, the same for all processes of the job: "paris/n1:4,lyon/n2:4", nodes in the order
+	// of the ranks, and how many of them each has. Without it they count as being on one node.
+	EnvPlaces = join.EnvPlaces // ISTHMUS_PLACES
 
 	// EnvSpares is how many process numbers the job has beyond those it begins with; EnvReplacements the ranks that processes with such numbers
 	// go on with (Replacements), or with replicas EnvProcess the number of one that comes in place of replica EnvCopy of EnvRank (Milestone).

@@ -54,11 +54,12 @@ func (c *Comm) AllgatherTopology(ctx context.Context) (*Topology, error) {
 }
 
 // Paths returns the current paths of this rank's messages to other ranks of c with which it has a
-// link; for an intercommunicator, to the other group. It is local.
+// link; for an intercommunicator, to the other group. It is local. Where ranks have replicas these differ, and there may be several
+// to one rank; a Topology then has none.
 func (c *Comm) Paths() []Path {
 	paths := []Path{}
 	for _, l := range c.world.Links() {
-		if !c.Member(l.Peer) {
+		if !c.Member(l.Peer) || l.Peer == l.Rank { // the latter is another replica
 			continue
 		}
 		paths = append(paths, Path{
@@ -79,7 +80,10 @@ func (c *Comm) topology(ctx context.Context) (*Topology, *calls.Call, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &Topology{Comm: c.Name(), Ranks: gridmap.Placed(places), Groups: c.world.JobGroups(), Paths: c.Paths()}
+	t := &Topology{Comm: c.Name(), Ranks: gridmap.Placed(places), Groups: c.world.JobGroups(), Paths: []Path{}}
+	if !c.world.replicated() { // in replicas they differ, and must not be sent
+		t.Paths = c.Paths()
+	}
 	for r := range t.Ranks {
 		t.Ranks[r].World = c.WorldRank(r)
 		t.Ranks[r].Group = c.world.jobGroup(t.Ranks[r].World)

@@ -4,38 +4,22 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/report"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// LinkInfo describes the link to one other rank and its traffic. Bytes are those of messages,
-// without envelopes.
-type LinkInfo struct {
-	Rank             int     `json:"rank"` // this process
-	Node             string  `json:"node"` // site/node where it runs; empty without a helper
-	Peer             int     `json:"peer"`
-	PeerNode         string  `json:"peer_node"` // site/node; empty without a helper
-	Dialled          bool    `json:"dialled"`   // this process asked for the link
-	Technique        string  `json:"technique"` // "local" on one node
-	Via              string  `json:"via"`       // whose gateway, or "shared memory"
-	Proxy            string  `json:"proxy"`
-	Cipher           string  `json:"cipher"` // the TLS cipher suite; empty: not encrypted
-	Reason           string  `json:"reason"`
-	SetupMS          float64 `json:"setup_ms"`
-	Carriers         int     `json:"carriers"`  // connections that the link has now
-	RTTMS            float64 `json:"rtt_ms"`    // measured last, or that of the handshake
-	Bandwidth        float64 `json:"bandwidth"` // bytes a second that the link took from this process while there was more to send; 0: there never was for long enough to tell
-	MessagesSent     uint64  `json:"messages_sent"`
-	BytesSent        uint64  `json:"bytes_sent"`
-	MessagesReceived uint64  `json:"messages_received"`
-	BytesReceived    uint64  `json:"bytes_received"`
-}
+// LinkInfo describes the link to one other process and its traffic.
+type LinkInfo = report.LinkInfo
 
-// Links describes the links set up so far, by rank of the peer.
+// Links describes the links set up so far, by process of the peer. Where ranks have replicas these differ, and there may be one
+// to each replica of a rank.
 func (w *World) Links() []LinkInfo {
 	var infos []LinkInfo
 	for _, p := range w.engine.Links() {
 		path, rtt := p.Link.Current()
 		info := LinkInfo{
-			Rank: w.engine.Rank(), Peer: p.Rank, Dialled: p.Link.Dialled,
+			Rank: w.engine.Rank(), Replica: w.Replica(), Peer: p.Rank, PeerReplica: p.Replica, Dialled: p.Link.Dialled,
 			Technique: "local", Via: path.Via.String(), Proxy: path.Proxy, Cipher: path.Cipher, Reason: path.Reason,
 			SetupMS: milliseconds(path.Setup), Carriers: len(p.Link.Carriers()), RTTMS: milliseconds(rtt), Bandwidth: p.Link.Bandwidth(),
 			MessagesSent: p.MessagesSent, BytesSent: p.BytesSent,
@@ -49,8 +33,8 @@ func (w *World) Links() []LinkInfo {
 		case p.Reason != nil:
 			info.Reason = joined(info.Reason, "not through shared memory: "+p.Reason.Error())
 		}
-		if w.comms.node.Name != "" {
-			info.Node = w.comms.node.Key()
+		if here := w.here(); here.Name != "" {
+			info.Node = here.Key()
 		}
 		if path.Peer.Name != "" {
 			info.PeerNode = path.Peer.Key()
@@ -58,6 +42,14 @@ func (w *World) Links() []LinkInfo {
 		infos = append(infos, info)
 	}
 	return infos
+}
+
+// here returns where this process runs, which for a replica is not Place.
+func (w *World) here() overlay.NodeID {
+	if w.replicated() && w.config.where == nil {
+		return w.member.Here
+	}
+	return w.comms.node
 }
 
 func joined(reasons ...string) string {

@@ -66,7 +66,8 @@ func (j *milestoneJob) start(number, rank, which int, f func(context.Context, *W
 			return
 		}
 		place := func(cfg *config) {
-			cfg.replicas = join.Place{Replica: which, Replicas: 2, Table: j.table, Newcomers: j.newcomers}
+			cfg.replicas = join.Place{Replica: which, Replicas: 2, Table: j.table, Newcomers: j.newcomers,
+				Places: []overlay.NodeID{{Site: "a", Name: "n"}, {Site: "b", Name: "n"}}} // also of who comes later
 			if number >= 4 {
 				cfg.replicas.Number = number
 			}
@@ -156,6 +157,12 @@ func (j *milestoneJob) round(ctx context.Context, w *World, me, other int, round
 	sum := []uint64{0}
 	if err := Allreduce(ctx, d, []uint64{round + 1}, sum, Sum[uint64]); err != nil {
 		return 0, err
+	}
+	if p, err := listed(ctx, d); err != nil || !p.Apart() {
+		return 0, fmt.Errorf("algorithms are chosen as if all ranks were together: %w", err)
+	}
+	if site, err := w.NewSession().Group(ctx, PsetSite); err != nil || site.Size() != 1 {
+		return 0, fmt.Errorf("at the site of rank %d are %v: %w", me, site, err)
 	}
 	return sum[0], d.Free()
 }

@@ -17,14 +17,14 @@ const (
 	// EnvColl forces algorithms: "bcast=two-level:8,allreduce=ring". isthmus-lab bench coll lists
 	// them. If an algorithm would give a wrong result, for the operator or the order of the ranks,
 	// another one is used.
-	EnvColl = "ISTHMUS_COLL"
+	EnvColl = plan.EnvForced // ISTHMUS_COLL
 	// EnvCollExplain is "1" to make rank 0 of each communicator print on standard error, once for
 	// each new kind of call, which algorithm it uses and why not the next best.
 	EnvCollExplain = "ISTHMUS_COLL_EXPLAIN"
 	// EnvCollLearned names a file of corrections of the predicted times: lines of a collective, an
 	// algorithm, a number of bytes and a factor, "bcast two-level:8 65536 1.2". A # begins a
 	// comment. The process with rank 0 of the world reads it.
-	EnvCollLearned = "ISTHMUS_COLL_LEARNED"
+	EnvCollLearned = plan.EnvLearned // ISTHMUS_COLL_LEARNED
 
 	// HintColl is EnvColl for one communicator (SetInfo), and takes precedence. All ranks give the
 	// same.
@@ -32,32 +32,12 @@ const (
 )
 
 // readOrders reads the environment of a process.
-func (cfg *config) readOrders() error {
-	if list, ok := cfg.lookup(EnvColl); ok {
-		if _, err := collectives.ParseForced(list); err != nil {
-			return fmt.Errorf("mpilib: %w: %s: %w", ErrEnv, EnvColl, err)
-		}
-		cfg.orders.Forced = list
-	}
+func (cfg *config) readOrders() (err error) {
 	if text, ok := cfg.lookup(EnvCollExplain); ok && text != "" && text != "0" && cfg.explain == nil {
 		cfg.explain = os.Stderr
 	}
-	name, ok := cfg.lookup(EnvCollLearned)
-	if !ok || name == "" || cfg.place.Rank != 0 {
-		return nil
-	}
-	f, err := os.Open(name)
-	if err == nil {
-		defer f.Close()
-		cfg.orders.Learned, err = plan.ReadLearned(f)
-	}
-	if err != nil {
-		return fmt.Errorf("mpilib: %w: %s: %s: %w", ErrEnv, EnvCollLearned, name, err)
-	}
-	if err := cfg.orders.Check(); err != nil {
-		return fmt.Errorf("mpilib: %w: %s and %s %w", ErrEnv, EnvColl, EnvCollLearned, err)
-	}
-	return nil
+	cfg.orders, err = plan.ReadOrders(cfg.lookup, cfg.place.Rank == 0)
+	return err
 }
 
 // forcedBy returns the algorithms that info forces, and whether info has that hint.

@@ -26,7 +26,8 @@ func WithPlaces(where func(rank int) (site, node string)) Option {
 }
 
 // Place returns where this process runs, according to its helper or WithPlace. It is zero without
-// either; then all processes are on one node of one site.
+// either; then all processes are on one node of one site. A rank with replicas has one place, the same in all of them: that of
+// its replica 0 at the start of the job.
 func (w *World) Place() overlay.NodeID { return w.comms.node }
 
 // Places returns where each rank of c runs. It is a collective call.

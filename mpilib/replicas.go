@@ -56,7 +56,7 @@ func (cfg *config) readReplicas() error {
 	if r := cfg.replicas; r.Replicas > 1 && cfg.connector != nil {
 		p := *cfg.place
 		p.Replica, p.Replicas, p.Table, p.SendDeterministic = r.Replica, r.Replicas, r.Table, r.SendDeterministic
-		p.Newcomers, p.Number = r.Newcomers, r.Number
+		p.Newcomers, p.Number, p.Places = r.Newcomers, r.Number, r.Places
 		cfg.place = &p
 	}
 	if cfg.place.Replicas <= 1 {

@@ -66,7 +66,7 @@ type config struct {
 	trace          string        // destination of timelines; empty for none
 	orders         plan.Orders
 	explain        io.Writer              // destination of the choices of algorithms; nil for none
-	replicas       join.Place             // of a TestWorld: Replica, Replicas, Table and SendDeterministic
+	replicas       join.Place             // of a TestWorld: Replica, Replicas, Table, SendDeterministic and Places
 	spares         join.Place             // of WithSpares: Spares and Replacements
 	killed         func(process int) bool // of a TestWorld: whether the test has killed it; nil: none
 }
@@ -195,7 +195,7 @@ func (w *World) join(ctx context.Context) error {
 		Key: p.Key, Rank: uint32(p.Process()), Size: uint32(p.Processes()), Carriers: p.Carriers, Given: w.config.connector,
 		Timeout: w.config.connectTimeout, Log: w.config.log, Up: w.engine.Attach, Dead: w.dead,
 	})
-	if err == nil && w.config.connector == nil && w.config.where == nil && !w.replicated() { // replicas of a rank are at different places
+	if err == nil && w.config.connector == nil && w.config.where == nil && !w.replicated() {
 		w.comms.node = w.member.Here
 	}
 	return err

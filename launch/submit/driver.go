@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/marks"
+	"github.com/isthmus-grid/isthmus/internal/job/places"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
@@ -216,11 +217,17 @@ func (d *driver) start(s reserve.Send) *gatepb.Start {
 	}
 }
 
-// environment returns what the processes get in their environment.
+// environment returns what the processes get in their environment, the same for all of them.
 func (d *driver) environment() []string {
-	env := d.job.environment()
+	if d.replacement != nil {
+		return d.job.Env
+	}
+	env := slices.Clone(d.job.environment())
 	if d.sink.secret != "" {
-		env = append(slices.Clone(env), marks.Env+"="+d.sink.secret)
+		env = append(env, marks.Env+"="+d.sink.secret)
+	}
+	if d.replicas() > 1 {
+		env = append(env, places.Env+"="+places.Text(d.place.nodesOfRanks(d.sub.Plan())))
 	}
 	return env
 }

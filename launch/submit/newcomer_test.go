@@ -100,7 +100,8 @@ func TestAReplicaComesBack(t *testing.T) {
 		t.Errorf("reported: %q", got)
 	}
 	s := <-starts
-	if s.Size != 1 || s.Replicas != 2 || s.Spares != 2 || !slices.Equal(s.Replacements, []uint32{0}) || s.Processes[0].Rank != 2 || !slices.Contains(s.Environment, "ISTHMUS_REPLICA_TABLE=parallel") {
+	if s.Size != 1 || s.Replicas != 2 || s.Spares != 2 || !slices.Equal(s.Replacements, []uint32{0}) || s.Processes[0].Rank != 2 || !slices.Contains(s.Environment, "ISTHMUS_REPLICA_TABLE=parallel") ||
+		!slices.Contains(s.Environment, "ISTHMUS_PLACES=a/n1:1") {
 		t.Errorf("started with %v", s)
 	}
 	if r.Sources[0] != (overlay.NodeID{Site: "c", Name: "n1"}) {

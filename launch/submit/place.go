@@ -264,6 +264,19 @@ func (p *placement) processes(plan *allocate.Plan) []Placed {
 	return all
 }
 
+// nodesOfRanks returns for each rank the node of its replica 0 in a plan.
+func (p *placement) nodesOfRanks(plan *allocate.Plan) []overlay.NodeID {
+	nodes := make([]overlay.NodeID, p.job.Ranks)
+	for _, h := range p.processes(plan) {
+		for _, q := range h.Processes {
+			if q.Copy == 0 {
+				nodes[q.Rank] = h.Node
+			}
+		}
+	}
+	return nodes
+}
+
 // plan places the job on the hosts' offers, without booking.
 func (p *placement) plan() (*allocate.Plan, error) {
 	hosts := make([]allocate.Host, 0, len(p.hosts))

@@ -61,6 +61,7 @@ type replacement struct {
 	ranks    int                 // of the job
 	replicas uint32              // of its ranks
 	spares   int                 // likewise
+	env      []string            // of the job's processes
 	nodes    []*gatepb.NodeOfJob // of the job
 	out      chan *gatepb.ToNode // what the job's driver says to all nodes
 	tell     func(event)         // tells the job's driver
@@ -111,7 +112,7 @@ func (d *driver) replace(lost allocate.Process, number int) {
 	}
 	ctx, stop := context.WithCancelCause(d.ctx)
 	r := &replacement{
-		number: number, rank: seat.Rank, replicas: d.replicas(), ranked: slices.Clone(d.replaced.ranked), ranks: d.place.job.Ranks, spares: d.job.Replace,
+		number: number, rank: seat.Rank, replicas: d.replicas(), ranked: slices.Clone(d.replaced.ranked), ranks: d.place.job.Ranks, spares: d.job.Replace, env: d.environment(),
 		out: make(chan *gatepb.ToNode, 2*d.job.Replace+64), ctx: ctx, stop: stop,
 		tell: func(e event) {
 			select {
@@ -187,7 +188,7 @@ func (r *replacement) job(of *Job, without []overlay.NodeID) *Job {
 	j := *of
 	j.Place = allocate.Job{Ranks: 1, Copies: 1, Memory: of.Place.Memory, CPU: of.Place.CPU}
 	j.Strategy, j.Hosts, j.PinRank0, j.Replace, j.Survive = "", nil, false, 0, false
-	j.Stdin, j.Signals, j.Progress, j.Env = nil, nil, nil, of.environment()
+	j.Stdin, j.Signals, j.Progress, j.Env = nil, nil, nil, r.env
 	for _, h := range of.Hosts {
 		if h.Ranks == 0 && !slices.Contains(without, h.Node) { // these are the only candidates
 			j.Hosts = append(j.Hosts, h)

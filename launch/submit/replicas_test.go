@@ -208,8 +208,8 @@ func TestReplicasDiffer(t *testing.T) {
 	w.idle()
 }
 
-// Nodes watch each other's processes by number, and processes know how replicas work together; of
-// independent replicas neither is so, and each is printed.
+// Nodes watch each other's processes by number, and processes know how replicas work together and where the first ones of all
+// ranks are; of independent replicas neither is so, and each is printed.
 func TestWhatReplicasAreTold(t *testing.T) {
 	for _, independent := range []bool{false, true} {
 		w := newWorld(t, "a/n1:3", "b/n1:3")
@@ -223,7 +223,7 @@ func TestWhatReplicasAreTold(t *testing.T) {
 		for _, talk := range w.nodes["b/n1"].talks {
 			s := talk.start
 			replicas := uint32(2)
-			want, watched, lines := "[ISTHMUS_REPLICA_TABLE=primary ISTHMUS_SEND_DETERMINISTIC=1]", "[a/n1 [0 1 2] b/n1 [3 4 5]]", 3
+			want, watched, lines := "[ISTHMUS_REPLICA_TABLE=primary ISTHMUS_SEND_DETERMINISTIC=1 ISTHMUS_PLACES=a/n1:3]", "[a/n1 [0 1 2] b/n1 [3 4 5]]", 3
 			if independent {
 				want, watched, lines, replicas = "[]", "[]", 6, 1
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/job/marks"
+	"github.com/isthmus-grid/isthmus/internal/job/places"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/pki/grant"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
@@ -16,7 +17,7 @@ import (
 
 // placeVariables describe a process's location, or belong to one job, so they are not passed on.
 var placeVariables = []string{ranks.EnvRank, ranks.EnvSize, ranks.EnvFirst, ranks.EnvHelper, ranks.EnvDir, jobkey.EnvKey, jobkey.EnvKeyFD, grant.Env, jobgroups.Env, ranks.EnvReport,
-	ranks.EnvReplica, ranks.EnvReplicas, ranks.EnvReplicaTable, ranks.EnvSendDeterministic, ranks.EnvSpares, ranks.EnvReplacements, ranks.EnvProcess, marks.Env}
+	ranks.EnvReplica, ranks.EnvReplicas, ranks.EnvReplicaTable, ranks.EnvSendDeterministic, places.Env, ranks.EnvSpares, ranks.EnvReplacements, ranks.EnvProcess, marks.Env}
 
 // environmentOf returns the part of an environment that processes get: what is requested, and what
 // tunes the library.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestEnvironmentOf(t *testing.T) {
-	environ := []string{"HOME=/root", "ISTHMUS_RANK=3", "ISTHMUS_HELPER=/x", "ISTHMUS_JOB_KEY=secret", "ISTHMUS_REPORT=/r", "ISTHMUS_COPY=1", "ISTHMUS_COPIES=2", "ISTHMUS_REPLICA_TABLE=primary", "ISTHMUS_SEND_DETERMINISTIC=1", "ISTHMUS_SPARES=1", "ISTHMUS_REPLACEMENTS=0", "ISTHMUS_PROCESS=9", "ISTHMUS_OUTPUT_MARKS=x", "ISTHMUS_DEBUG=1"}
+	environ := []string{"HOME=/root", "ISTHMUS_RANK=3", "ISTHMUS_HELPER=/x", "ISTHMUS_JOB_KEY=secret", "ISTHMUS_REPORT=/r", "ISTHMUS_COPY=1", "ISTHMUS_COPIES=2", "ISTHMUS_REPLICA_TABLE=primary", "ISTHMUS_SEND_DETERMINISTIC=1", "ISTHMUS_PLACES=a/n1:4", "ISTHMUS_SPARES=1", "ISTHMUS_REPLACEMENTS=0", "ISTHMUS_PROCESS=9", "ISTHMUS_OUTPUT_MARKS=x", "ISTHMUS_DEBUG=1"}
 	got, err := environmentOf(environ, []string{"HOME", "A=b=c"}, []string{"P=1"})
 	if err != nil || fmt.Sprint(got) != "[P=1 ISTHMUS_DEBUG=1 HOME=/root A=b=c]" {
 		t.Errorf("%v, %v", got, err)

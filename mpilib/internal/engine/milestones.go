@@ -30,3 +30,16 @@ func (s *replicas) seatError() error {
 }
 
 func (s *replicas) layout() replica.Layout { return s.process.Milestones().Layout() }
+
+// seatOf returns which replica of which rank a peer is; its rank is replica.Unseated if it is none.
+func (s *replicas) seatOf(p *peer) replica.Seat {
+	if s == nil {
+		return replica.Seat{Rank: p.rank}
+	}
+	l := s.layout()
+	seat := replica.Seat{Rank: l.Rank(p.process)}
+	if seat.Rank != replica.Unseated {
+		seat.Replica = l.Replica(p.process)
+	}
+	return seat
+}

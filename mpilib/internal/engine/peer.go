@@ -8,6 +8,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -175,21 +176,25 @@ func (p *peer) linkError(doing string, cause error) error {
 
 // LinkState is a peer's link and its traffic.
 type LinkState struct {
-	Rank   int
-	Link   *link.Link
-	Shared bool  // messages go through shared memory, in both directions
-	Reason error // why they do not, between processes of one node
+	Rank    int
+	Replica int // of the rank
+	Link    *link.Link
+	Shared  bool  // messages go through shared memory, in both directions
+	Reason  error // why they do not, between processes of one node
 	protocol.Traffic
 }
 
-// Links returns the links that exist, by rank.
+// Links returns the links that exist, by process. Those to processes that are no replica of a rank, or no longer, are left out.
 func (e *Engine) Links() []LinkState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []LinkState
 	for _, p := range e.peers {
-		if p != nil && p.transport.connected() {
-			all = append(all, LinkState{Rank: p.rank, Link: p.transport.link.l, Shared: p.transport.shared(), Reason: p.shm.reason, Traffic: p.proto.Traffic})
+		if p == nil || !p.transport.connected() {
+			continue
+		}
+		if seat := e.replicas.seatOf(p); seat.Rank != replica.Unseated {
+			all = append(all, LinkState{Rank: seat.Rank, Replica: seat.Replica, Link: p.transport.link.l, Shared: p.transport.shared(), Reason: p.shm.reason, Traffic: p.proto.Traffic})
 		}
 	}
 	return all

@@ -13,11 +13,13 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/isthmus-grid/isthmus/internal/job/places"
 	"github.com/isthmus-grid/isthmus/internal/pki/grant"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // The environment of a rank; package mpilib describes each variable.
@@ -33,6 +35,7 @@ const (
 	EnvCopies   = "ISTHMUS_COPIES"
 	EnvTable    = "ISTHMUS_REPLICA_TABLE"
 	EnvSends    = "ISTHMUS_SEND_DETERMINISTIC"
+	EnvPlaces   = places.Env
 	EnvSpares   = "ISTHMUS_SPARES"
 	EnvReplaced = "ISTHMUS_REPLACEMENTS"
 	EnvProcess  = "ISTHMUS_PROCESS"
@@ -51,6 +54,10 @@ type Place struct {
 	Replica, Replicas int // of the rank; 0, 0: it has no other process
 	Table             replica.Table
 	SendDeterministic bool
+
+	// Places has the node of each rank with replicas: that of its replica 0 at the start of the job. nil: they are unknown. All
+	// processes of the job have the same, so that all replicas of a rank do the same by it.
+	Places []overlay.NodeID
 
 	// Newcomers is how many process numbers a job with replicas has beyond those that it begins with, and Number is that of
 	// this process if it is one of them: it comes to take the place of Replica of Rank.
@@ -104,6 +111,11 @@ func (p *Place) replicas(lookup func(string) (string, bool)) error {
 		p.SendDeterministic = true
 	default:
 		return fmt.Errorf("mpilib: %w: %s=%q: want 0 or 1", mpi.ErrEnv, EnvSends, sends)
+	}
+	if line, _ := lookup(EnvPlaces); line != "" {
+		if p.Places, err = places.Parse(line, p.Size); err != nil {
+			return fmt.Errorf("mpilib: %w: %s: %w", mpi.ErrEnv, EnvPlaces, err)
+		}
 	}
 	return nil
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/collectives/operation"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
 // Orders is what a process's environment says about algorithms.
@@ -27,6 +29,38 @@ func (o Orders) encoded() []byte {
 		panic(err) // strings and finite numbers
 	}
 	return b
+}
+
+// The environment of a process; package mpilib describes the variables.
+const (
+	EnvForced  = "ISTHMUS_COLL"
+	EnvLearned = "ISTHMUS_COLL_LEARNED"
+)
+
+// ReadOrders reads the environment of a process; only the world's first one reads what was learned.
+func ReadOrders(lookup func(string) (string, bool), first bool) (o Orders, err error) {
+	if list, ok := lookup(EnvForced); ok {
+		if _, err := collectives.ParseForced(list); err != nil {
+			return o, fmt.Errorf("mpilib: %w: %s: %w", mpi.ErrEnv, EnvForced, err)
+		}
+		o.Forced = list
+	}
+	name, ok := lookup(EnvLearned)
+	if !ok || name == "" || !first {
+		return o, nil
+	}
+	f, err := os.Open(name)
+	if err == nil {
+		defer f.Close()
+		o.Learned, err = ReadLearned(f)
+	}
+	if err != nil {
+		return o, fmt.Errorf("mpilib: %w: %s: %s: %w", mpi.ErrEnv, EnvLearned, name, err)
+	}
+	if err := o.Check(); err != nil {
+		return o, fmt.Errorf("mpilib: %w: %s and %s %w", mpi.ErrEnv, EnvForced, EnvLearned, err)
+	}
+	return o, nil
 }
 
 // ReadLearned reads correction factors.
