@@ -135,8 +135,17 @@ type Share struct {
 	Processes int
 }
 
-// Strategies lists the names that ByName accepts, the default first.
+// Strategies lists the names that ByName accepts.
 var Strategies = []string{"spread", "concentrate", "auto"}
+
+// DefaultStrategy returns the name of the strategy for a job of which the user does not say any: auto where ranks have copies, since the
+// others would have a set of copies at several sites, or communicate along a graph, and else spread.
+func DefaultStrategy(job Job) string {
+	if job.Copies > 1 || job.Graph != nil {
+		return Auto{}.Name()
+	}
+	return Spread{}.Name()
+}
 
 // ByName returns the named strategy. network has the measurements for auto and for graphs; nil: none.
 func ByName(name string, network Network) (Strategy, error) {

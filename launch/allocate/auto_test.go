@@ -201,6 +201,50 @@ func TestAutoPutsSetsOfCopiesAtDifferentSites(t *testing.T) {
 	}
 }
 
+// Where enough sites have room for a whole set of copies, each set is at one of them, and no two at the same.
+func TestAutoKeepsSetsWhole(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for range cases(300) {
+		job := Job{Ranks: 2 + rng.IntN(6), Copies: 2 + rng.IntN(2), Pattern: Pattern(rng.IntN(3))}
+		room := map[overlay.SiteID]int{}
+		var hosts []Host
+		for h := range 4 + rng.IntN(20) {
+			at := overlay.NodeID{Site: overlay.SiteID(fmt.Sprint("s", rng.IntN(5))), Name: fmt.Sprint("h", h)}
+			p := 1 + rng.IntN(4)
+			room[at.Site] += min(p, job.Ranks)
+			hosts = append(hosts, Host{Node: at, Latency: time.Duration(1+rng.IntN(20)) * time.Millisecond, Processes: p, Jobs: 1})
+		}
+		whole := 0
+		for _, n := range room {
+			if n >= job.Ranks {
+				whole++
+			}
+		}
+		if whole < job.Copies {
+			continue
+		}
+		p, err := Allocate(job, Order(hosts), Auto{Network: sites{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPlan(t, p)
+		sitesOf := make([]map[overlay.SiteID]bool, job.Copies)
+		for c := range sitesOf {
+			sitesOf[c] = map[overlay.SiteID]bool{}
+		}
+		for _, h := range p.Used() {
+			for _, q := range h.Processes {
+				sitesOf[q.Copy][h.Node.Site] = true
+			}
+		}
+		for c, at := range sitesOf {
+			if len(at) != 1 || p.Together() > 0 {
+				t.Fatalf("%+v on %v: set %d is at %v, and %d pairs of copies are at one site", job, room, c, at, p.Together())
+			}
+		}
+	}
+}
+
 // setsBySite writes how many processes of each set each of the sites s0, s1, ... runs.
 func setsBySite(p *Plan, sites int) string {
 	cells := make([]string, sites)

@@ -30,7 +30,7 @@ type Job struct {
 	// Where. Hosts or Profile, if set, replace Strategy; Place.Ranks is then the sum of theirs. With
 	// Place.Graph there is no Profile, and Hosts have no numbers of ranks.
 	Place    allocate.Job
-	Strategy string           // a name of allocate.Strategies, or with Place.Graph also of GraphStrategies; empty: spread
+	Strategy string           // a name of allocate.Strategies, or with Place.Graph also of GraphStrategies; empty: allocate.DefaultStrategy
 	Hosts    []HostShare      // all with a number of ranks, or all without: then they are the only candidates
 	Profile  *profile.Profile // groups and their requirements
 	Wait     time.Duration    // how long to wait for hosts, when there are too few
@@ -134,6 +134,9 @@ func (j *Job) environment() []string {
 	}
 	return env
 }
+
+// strategy returns the name of the strategy, if one places the job.
+func (j *Job) strategy() string { return cmp.Or(j.Strategy, allocate.DefaultStrategy(j.Place)) }
 
 // groups returns the line by which the processes learn their groups.
 func (j *Job) groups() string {

@@ -72,7 +72,7 @@ func (n network) paths(sites []overlay.SiteID) (all []allocate.SitePath) {
 // neededMeasurements reports which measurements between hosts affect the placement of a job.
 func neededMeasurements(j *Job) (latency, bandwidth bool) {
 	if j.Profile == nil {
-		auto := len(j.Hosts) == 0 && (j.Strategy == allocate.Auto{}.Name() || j.Place.Graph != nil)
+		auto := len(j.Hosts) == 0 && (j.strategy() == allocate.Auto{}.Name() || j.Place.Graph != nil)
 		return auto, auto && j.Place.Message > 0
 	}
 	note := func(n profile.Network) {

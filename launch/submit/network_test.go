@@ -132,7 +132,7 @@ func TestPlaceGraph(t *testing.T) {
 		}
 	}
 	w.far["b/n1 b/n2"] = time.Millisecond
-	for strategy, want := range map[string]float64{"none": 1, "sma": 0, "auto": 0} {
+	for strategy, want := range map[string]float64{"none": 1, "sma": 0, "auto": 0, "": 0} {
 		j := jobOf(t, 3, nil)
 		j.Strategy, j.Place.Graph = strategy, mapping.Band(3, 3, 1)
 		plan, err := Plan(t.Context(), w.grid, j)

@@ -130,11 +130,7 @@ func place(j *Job, hosts []Host, between network) (*placement, error) {
 		err = p.named(j, hosts)
 	}
 	if err == nil && p.strategy == nil {
-		name := j.Strategy
-		if name == "" {
-			name = allocate.Strategies[0]
-		}
-		p.strategy, err = allocate.ByName(name, between)
+		p.strategy, err = allocate.ByName(j.strategy(), between)
 	}
 	if err != nil {
 		return nil, err

@@ -116,6 +116,29 @@ func TestAReplicaDies(t *testing.T) {
 	w.idle()
 }
 
+// Unless the user names another strategy, each set of replicas is at one site, and no other set there.
+func TestSetsOfReplicas(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1", "b/n2:1", "c/n1:1", "c/n2:1")
+	for strategy, want := range map[string]string{"": "b/n1:0.0 b/n2:1.0 c/n1:0.1 c/n2:1.1", "spread": "a/n1:0.0 b/n1:1.0 b/n2:0.1 c/n1:1.1"} {
+		j, _ := replicated(t, 2, nil)
+		j.Strategy = strategy
+		plan, err := Plan(t.Context(), w.grid, j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, h := range plan.Used() {
+			for _, p := range h.Processes {
+				all = append(all, fmt.Sprintf("%s:%d.%d", h.Node.Key(), p.Rank, p.Copy))
+			}
+		}
+		slices.Sort(all)
+		if got := strings.Join(all, " "); got != want {
+			t.Errorf("strategy %q: %s, want %s", strategy, got, want)
+		}
+	}
+}
+
 // A host whose helper knows no replicas gets none: without it the job does not start, and the error says why. Independent ones need
 // nothing of it.
 func TestAnOldHelper(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 func gridFlags() []cli.Flag {
 	const category = "over the grid"
 	return []cli.Flag{
-		&cli.StringFlag{Category: category, Name: "strategy", Aliases: []string{"a"}, Usage: "how hosts are chosen: `" + strings.Join(allocate.Strategies, "|") + "`; with --graph also " + strings.Join(allocate.GraphStrategies, ", ") + ", and the default is auto", Value: allocate.Strategies[0]},
+		&cli.StringFlag{Category: category, Name: "strategy", Aliases: []string{"a"}, Usage: "how hosts are chosen: `" + strings.Join(allocate.Strategies, "|") + "`; with --graph also " + strings.Join(allocate.GraphStrategies, ", "), DefaultText: "spread, with --replicas or --graph auto"},
 		&cli.StringFlag{Category: category, Name: "hosts", Usage: "run on these hosts: `NODE@SITE:RANKS,...`, ranks are numbered in this order; without :RANKS the strategy distributes them"},
 		&cli.StringFlag{Category: category, Name: "hostfile", Aliases: []string{"machinefile"}, Usage: "`FILE` with them instead, as for mpirun: NODE@SITE slots=RANKS in each line"},
 		&cli.StringFlag{Category: category, Name: "profile", Usage: "`FILE` that describes the groups of processes and what they need"},

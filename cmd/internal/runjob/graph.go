@@ -13,10 +13,11 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/mapping"
 )
 
-// checkStrategy returns an error unless the strategy exists, and can do with what is known of the job.
+// checkStrategy returns an error unless the strategy exists, or none is named, and it can do with what is known of the job.
 func checkStrategy(name string, hasGraph bool) error {
 	needsGraph := slices.Contains(allocate.GraphStrategies, name)
 	switch {
+	case name == "": // the default
 	case !needsGraph && !slices.Contains(allocate.Strategies, name):
 		return cmdline.Usage(fmt.Sprintf("run: --strategy %s: want one of %s, or with --graph of %s", name, strings.Join(allocate.Strategies, ", "), strings.Join(allocate.GraphStrategies, ", ")))
 	case needsGraph && !hasGraph:

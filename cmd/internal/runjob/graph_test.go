@@ -35,7 +35,7 @@ func TestGraph(t *testing.T) {
 		return name
 	}
 	good := file("chain.graph", "3 2\n2\n1 3\n2\n")
-	for strategy, args := range map[string][]string{"auto": {"--graph", good}, "aiacqm": {"--graph", good, "-a", "aiacqm"}, "spread": {"--graph", good, "-n", "3", "-a", "spread"}} {
+	for strategy, args := range map[string][]string{"": {"--graph", good}, "auto": {"--graph", good, "-a", "auto"}, "aiacqm": {"--graph", good, "-a", "aiacqm"}, "spread": {"--graph", good, "-n", "3", "-a", "spread"}} {
 		j, err := gridJobOf(t, append(args, "sh")...)
 		if err != nil || j.Place.Ranks != 3 || j.Place.Graph.EdgeCount() != 2 || j.Strategy != strategy {
 			t.Errorf("%q: %+v, %v", args, j, err)

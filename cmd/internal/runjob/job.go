@@ -72,9 +72,6 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 		if j.Place.Graph, err = readGraph(c); err != nil {
 			return nil, err
 		}
-		if !c.IsSet("strategy") {
-			j.Strategy = allocate.Auto{}.Name()
-		}
 	}
 	if j.Hosts, err = hostsOf(c); err != nil {
 		return wrong("%v", err)

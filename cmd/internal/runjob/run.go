@@ -62,7 +62,8 @@ func Command() *cli.Command {
 			"  isthmus run --hosts n1@paris:8,n2@lyon:8 --input mesh.dat --fetch 'out.*' ./program mesh.dat\n" +
 			"  isthmus run -n 40 --dry-run ./program       only shows where it would run\n\n" +
 			"A program with a slash in its name is copied to the hosts; any other is looked up in PATH there. --strategy chooses the hosts, nearest first: spread gives\n" +
-			"each one process, then a second; concentrate fills each; auto looks for hosts near each other and, with --message 1MiB, for paths with high bandwidth.\n\n" +
+			"each one process, then a second; concentrate fills each; auto looks for hosts near each other and, with --message 1MiB, for paths with high bandwidth. With --replicas it is\n" +
+			"the default, and has each set of replicas at a site of its own where there is room.\n\n" +
 			"By hand, on nodes that each have a helper, with the same key and the same size everywhere:\n\n" +
 			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
 			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +
