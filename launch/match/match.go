@@ -51,16 +51,34 @@ func Find(p *profile.Profile, o *Offer, effort int) (*Match, error) {
 		effort = DefaultEffort
 	}
 	o = o.surveyed()
-	pr := newProblem(p, o, effort)
-	counts, v := pr.solve()
+	m, v := attempt(p, o, effort)
 	switch v {
 	case found:
-		return placed(p, o, counts, pr.steps), nil
+		return m, nil
 	case gaveUp:
 		return nil, fmt.Errorf("match: %w after %d steps without a match or a proof that there is none; "+
 			"allow more steps, or ask for less: fewer groups that may span sites, or the same cores and memory for all", ErrGaveUp, effort)
 	}
 	return nil, explain(p, o, effort)
+}
+
+// Seek is Find for whoever has another offer to try: it does not look for what prevents a match, and returns nil if it finds none.
+func Seek(p *profile.Profile, o *Offer, effort int) *Match {
+	if p.Check() != nil {
+		return nil
+	}
+	m, _ := attempt(p, o.surveyed(), cmp.Or(max(effort, 0), DefaultEffort))
+	return m
+}
+
+// attempt searches a surveyed offer.
+func attempt(p *profile.Profile, o *Offer, effort int) (*Match, verdict) {
+	pr := newProblem(p, o, effort)
+	counts, v := pr.solve()
+	if v != found {
+		return nil, v
+	}
+	return placed(p, o, counts, pr.steps), v
 }
 
 func placed(p *profile.Profile, o *Offer, counts [][]int, steps int) *Match {

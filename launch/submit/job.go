@@ -102,8 +102,6 @@ func (j *Job) Check() error {
 		return fmt.Errorf("a node may hang for %v; want at most %v", j.Hang, MaxHang)
 	case len(j.Hosts) > 0 && j.Profile != nil:
 		return errors.New("hosts and a profile both say where the job runs: give one of them")
-	case j.Profile != nil && j.Place.Copies > 1:
-		return errors.New("a profile says where each process runs, and knows no replicas: give hosts or a strategy instead")
 	case j.PinRank0 && (j.Profile != nil || ranksOf(j.Hosts) > 0):
 		return errors.New("rank 0 is to be pinned, but a profile or the hosts' numbers of ranks say where it runs: give one of them")
 	case j.Replace < 0:

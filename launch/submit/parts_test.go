@@ -244,3 +244,63 @@ func TestPlaceByProfile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// With replicas each set has hosts of its own that suit the groups of a profile: those of one site where a site suits all of
+// them, and sites that no other set has as long as there are such.
+func TestReplicasByProfile(t *testing.T) {
+	p, err := profile.Read("p.yaml", []byte("groups:\n- {name: master, processes: 1, memory: 4GiB}\n- {name: workers, processes: 2}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const small, big = 1 << 30, 8 << 30
+	host := func(site overlay.SiteID, name string, memory int64) Host {
+		return Host{Host: allocate.Host{Node: overlay.NodeID{Site: site, Name: name}, Processes: 2, Jobs: 1, Memory: memory}, State: "up"}
+	}
+	for _, c := range []struct {
+		name  string
+		hosts []Host
+		want  string // the sets' hosts, by rank
+	}{
+		{"a site each", []Host{host("a", "n1", small), host("b", "n1", big), host("b", "n2", small), host("c", "n1", small), host("c", "n2", big)},
+			"b/n1 b/n1 b/n2; c/n2 c/n1 c/n1"},
+		{"two sites for one set", []Host{host("a", "n1", big), host("b", "n1", small), host("c", "n1", big), host("c", "n2", small)},
+			"c/n1 c/n1 c/n2; a/n1 b/n1 b/n1"},
+		{"one site", []Host{host("a", "n1", big), host("a", "n2", small), host("a", "n3", big), host("a", "n4", small)},
+			"a/n1 a/n1 a/n2; a/n3 a/n3 a/n4"},
+		{"another site", []Host{host("a", "n1", big), host("a", "n2", small), host("a", "n3", big), host("a", "n4", small), host("b", "n1", big), host("b", "n2", small)},
+			"a/n1 a/n1 a/n2; b/n1 b/n1 b/n2"},
+		{"one master", []Host{host("a", "n1", big), host("a", "n2", small), host("a", "n3", small), host("a", "n4", small)}, ""},
+	} {
+		j := jobOf(t, 3, io.Discard)
+		j.Profile, j.Place.Copies = p, 2
+		if err := j.Check(); err != nil {
+			t.Fatal(err)
+		}
+		placed, err := place(j, c.hosts, nil)
+		if c.want == "" {
+			if err == nil || !later(err) || !strings.Contains(err.Error(), "replicas 1, on other hosts than replicas 0 to 0: ") || !strings.Contains(err.Error(), "memory") {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		plan, err := placed.plan()
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		var sets [2][3]string
+		for _, h := range placed.processes(plan) {
+			for _, q := range h.Processes {
+				sets[q.Copy][q.Rank] = h.Node.Key()
+			}
+		}
+		if got := strings.Join(sets[0][:], " ") + "; " + strings.Join(sets[1][:], " "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		if got, want := placed.nodesOfRanks(plan), sets[0]; got[0].Key() != want[0] || got[2].Key() != want[2] {
+			t.Errorf("%s: the ranks' places are %v, want %v", c.name, got, want)
+		}
+	}
+}

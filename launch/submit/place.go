@@ -177,42 +177,93 @@ func (p *placement) named(j *Job, all []Host) error {
 	return nil
 }
 
-// match places the groups of a profile on the offers of hosts.
+// match places the groups of a profile on the offers of hosts, each set of replicas on hosts of its own.
 func (p *placement) match(asked *profile.Profile, between network) error {
-	var offered []match.Host
-	for _, h := range p.hosts {
-		if h.Fault == nil && len(offered) < match.MaxHosts {
-			offered = append(offered, matchable(h.Host))
-		}
-	}
-	offer, err := match.NewOffer(offered)
-	if err != nil {
-		return err
-	}
-	between.fillOffer(offer)
-	linkUp(offer, p.hosts)
-	found, err := match.Find(asked, offer, match.DefaultEffort)
-	if err != nil {
-		return &TooFew{Need: asked.Processes(), Err: err}
-	}
 	p.ranks = map[overlay.NodeID][]allocate.Process{}
 	var shares []HostShare
-	for _, g := range found.Groups {
-		for _, s := range g.Hosts {
-			if p.ranks[s.Node] == nil {
-				shares = append(shares, HostShare{Node: s.Node})
+	for c := range p.job.Copies {
+		found, err := p.matchSet(asked, between)
+		if err != nil {
+			if c > 0 {
+				err = fmt.Errorf("replicas %d, on other hosts than replicas 0 to %d: %w", c, c-1, err)
 			}
-			for rank := s.First; rank < s.First+s.Count; rank++ {
-				p.ranks[s.Node] = append(p.ranks[s.Node], allocate.Process{Rank: rank})
+			return &TooFew{Need: asked.Processes() * p.job.Copies, Err: err}
+		}
+		first := len(shares)
+		for _, g := range found.Groups {
+			for _, s := range g.Hosts {
+				if p.ranks[s.Node] == nil {
+					shares = append(shares, HostShare{Node: s.Node})
+				}
+				for rank := s.First; rank < s.First+s.Count; rank++ {
+					p.ranks[s.Node] = append(p.ranks[s.Node], allocate.Process{Rank: rank, Copy: c})
+				}
 			}
 		}
-	}
-	for i := range shares {
-		shares[i].Ranks = len(p.ranks[shares[i].Node])
+		for i := range shares[first:] {
+			shares[first+i].Ranks = len(p.ranks[shares[first+i].Node])
+		}
 	}
 	p.strategy = fixed{"profile", shares}
 	p.hosts = slices.DeleteFunc(p.hosts, func(h Host) bool { return p.ranks[h.Node] == nil })
 	return nil
+}
+
+// matchSet finds hosts for the groups of a profile among those that have no processes yet. With replicas it looks at sites that
+// have none first: at each by itself, and then at all of them.
+func (p *placement) matchSet(asked *profile.Profile, between network) (*match.Match, error) {
+	used := map[overlay.SiteID]bool{}
+	for node := range p.ranks {
+		used[node.Site] = true
+	}
+	var free, apart []Host
+	var sites []overlay.SiteID
+	for _, h := range p.hosts {
+		if h.Fault != nil || p.ranks[h.Node] != nil || len(free) == match.MaxHosts {
+			continue
+		}
+		if free = append(free, h); used[h.Node.Site] {
+			continue
+		}
+		if apart = append(apart, h); !slices.Contains(sites, h.Node.Site) && len(sites) < maxSites {
+			sites = append(sites, h.Node.Site)
+		}
+	}
+	var tries [][]Host
+	if p.job.Copies > 1 {
+		for _, site := range sites {
+			tries = append(tries, slices.DeleteFunc(slices.Clone(apart), func(h Host) bool { return h.Node.Site != site }))
+		}
+		tries = append(tries, apart)
+	}
+	for _, hosts := range tries {
+		offer, err := p.offer(hosts, between)
+		if err != nil {
+			return nil, err
+		}
+		if m := match.Seek(asked, offer, match.DefaultEffort); m != nil {
+			return m, nil
+		}
+	}
+	offer, err := p.offer(free, between)
+	if err != nil {
+		return nil, err
+	}
+	return match.Find(asked, offer, match.DefaultEffort)
+}
+
+// offer returns what some of the hosts offer.
+func (p *placement) offer(hosts []Host, between network) (*match.Offer, error) {
+	var offered []match.Host
+	for _, h := range hosts {
+		offered = append(offered, matchable(h.Host))
+	}
+	offer, err := match.NewOffer(offered)
+	if err == nil {
+		between.fillOffer(offer)
+		linkUp(offer, p.hosts)
+	}
+	return offer, err
 }
 
 // matchable returns a host in the form used to match profiles.

@@ -58,3 +58,20 @@ func TestGraph(t *testing.T) {
 		}
 	}
 }
+
+// A profile says how many ranks there are, of however many replicas.
+func TestReplicasOfAProfile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(name, []byte("groups:\n- {name: master, processes: 1}\n- {name: workers, processes: 2}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--profile", name}, {"--profile", name, "-r", "2"}, {"--profile", name, "-r", "2", "-n", "3"}} {
+		j, err := gridJobOf(t, append(args, "sh")...)
+		if err != nil || j.Place.Ranks != 3 || len(args) > 2 && j.Place.Processes() != 6 || len(j.Profile.Groups) != 2 {
+			t.Errorf("%q: %+v, %v", args, j, err)
+		}
+	}
+	if _, err := gridJobOf(t, "--profile", name, "-r", "2", "-n", "6", "sh"); err == nil || !strings.Contains(err.Error(), "the profile has 3 ranks, which contradicts -n 6") {
+		t.Error(err)
+	}
+}

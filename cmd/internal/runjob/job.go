@@ -175,9 +175,6 @@ func setReplicas(c *cli.Context, j *submit.Job) error {
 	if j.PinRank0 && (j.Profile != nil || len(j.Hosts) > 0 && j.Hosts[0].Ranks > 0) {
 		return cmdline.Usage("run: --pin-rank0: --profile, or --hosts with numbers of ranks, says already where rank 0 runs: omit one of them")
 	}
-	if j.Place.Copies > 1 && j.Profile != nil {
-		return cmdline.Usage("run: --replicas: a --profile says where each process runs, and knows no replicas: give --hosts or --strategy in its place")
-	}
 	return nil
 }
 
@@ -213,7 +210,7 @@ func useProgram(j *submit.Job) {
 
 // countRanks determines the number of ranks: given once, or several times with the same value.
 func countRanks(c *cli.Context, j *submit.Job) error {
-	named, what := 0, ""
+	named, each, what := 0, 1, "" // each: how many of named a rank has
 	switch {
 	case j.Profile != nil:
 		named, what = j.Profile.Processes(), "the profile"
@@ -223,20 +220,20 @@ func countRanks(c *cli.Context, j *submit.Job) error {
 		for _, h := range j.Hosts {
 			named += h.Ranks
 		}
-		what = "--hosts"
+		each, what = max(1, j.Place.Copies), "--hosts"
 	}
 	switch {
 	case named == 0 && !c.IsSet("n"):
 		return cmdline.Usage("run: give the number of ranks with -n")
-	case named > 0 && c.IsSet("n") && named != j.Place.Processes():
-		if j.Place.Copies > 1 {
-			return cmdline.Usage(fmt.Sprintf("run: %s has %d processes, which contradicts -n %d --replicas %d: they need %d", what, named, j.Place.Ranks, j.Place.Copies, j.Place.Processes()))
+	case named > 0 && c.IsSet("n") && named != j.Place.Ranks*each:
+		if each > 1 {
+			return cmdline.Usage(fmt.Sprintf("run: %s has %d processes, which contradicts -n %d --replicas %d: they need %d", what, named, j.Place.Ranks, each, j.Place.Ranks*each))
 		}
 		return cmdline.Usage(fmt.Sprintf("run: %s has %d ranks, which contradicts -n %d", what, named, j.Place.Ranks))
-	case named > 0 && !c.IsSet("n") && named%max(1, j.Place.Copies) != 0:
-		return cmdline.Usage(fmt.Sprintf("run: %s has %d processes, which --replicas %d cannot share: want a multiple of %d", what, named, j.Place.Copies, j.Place.Copies))
-	case named > 0 && !c.IsSet("n"):
-		j.Place.Ranks = named / max(1, j.Place.Copies)
+	case named > 0 && !c.IsSet("n") && named%each != 0:
+		return cmdline.Usage(fmt.Sprintf("run: %s has %d processes, which --replicas %d cannot share: want a multiple of %d", what, named, each, each))
+	case named > 0:
+		j.Place.Ranks = named / each
 	}
 	return nil
 }
