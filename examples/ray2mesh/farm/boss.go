@@ -45,7 +45,7 @@ type bossState struct {
 	endings int             // times that it has been told "no more"
 	got     [1]chunk        // what the receive from above fills
 	up      *mpilib.Request // receives from above; nil when all has arrived
-	down    *mpilib.Request // receives from below; nil when the buffer is in use
+	down    *mpilib.Request // receives from below; nil when the buffer is in use, or nothing will come
 }
 
 // pass is a boss: it deals what it is dealt, and answers a big chunk when all
@@ -63,19 +63,12 @@ func (f *farm) pass(ctx context.Context) (dealt, error) {
 			return b.dealt, err
 		}
 	}
-	if b.down == nil {
-		return b.dealt, nil
-	}
-	// The workers had all answered when "no more" came from above. Nothing will
-	// come, and the receive must not be there for what belongs to another run.
-	b.down.Cancel()
-	_, err := b.down.Wait(ctx)
-	return b.dealt, err
+	return b.dealt, nil
 }
 
 // handleOne waits for one message, from above or from below, and does what follows.
 func (b *bossState) handleOne(ctx context.Context) error {
-	if b.down == nil {
+	if b.down == nil && b.due > 0 { // a receive of nothing would match what belongs to another run
 		b.down = mpilib.Irecv(b.comm, b.buf, mpilib.AnySource, tagResult)
 	}
 	i, st, err := mpilib.Waitany(ctx, b.up, b.down)

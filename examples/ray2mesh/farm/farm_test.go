@@ -97,6 +97,27 @@ func TestBossesOfGroups(t *testing.T) {
 	}, mpilib.WithGroups("master:1,west:3,east:5"))
 }
 
+// Where ranks have replicas, all of them do the same, in either pattern: they get the same results, and print the same times.
+func TestReplicas(t *testing.T) {
+	o := options{plan: plan{rays: 60, stations: 3, chunk: 2, credit: 2}, patterns: []pattern{vanilla, hierarchical}, repeat: 2, check: true}
+	places := spread(7, 2, false)
+	var mu sync.Mutex
+	var printed []string
+	mpilib.TestWorld(t, 7, func(ctx context.Context, comm *mpilib.Comm) error {
+		var out bytes.Buffer
+		err := report(ctx, comm, o, &out)
+		if comm.Rank() == 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			printed = append(printed, out.String())
+		}
+		return err
+	}, mpilib.WithReplicas(2), mpilib.WithPlaces(func(r int) (string, string) { return string(places[r].Site), places[r].Name }))
+	if len(printed) != 2 || printed[0] != printed[1] || strings.Count(printed[0], "yes\n") != 2 {
+		t.Errorf("the replicas of rank 0 print\n%s", strings.Join(printed, ""))
+	}
+}
+
 // A work queue hands out every ray once, in the order of the requests, and says "no
 // more" only when nothing can come.
 func TestWorkQueue(t *testing.T) {

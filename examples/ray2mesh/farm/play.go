@@ -46,6 +46,7 @@ type dealer struct {
 	queue *workQueue
 	buf   []arrival // of the longest result
 	left  int64     // credits of clients that have not been told "no more"
+	due   int64     // messages that clients will send: requests at the beginning, then results
 	dealt dealt
 	isFar []bool
 }
@@ -62,6 +63,7 @@ func (f *farm) newDealer(comm *mpilib.Comm, size func(client int) int64) *dealer
 			credit = bossesCredit
 		}
 		d.left += credit
+		d.due += credit
 		if f.places[comm.WorldRank(client)].Site != here {
 			d.isFar[client] = true
 			d.dealt.asks += credit
@@ -91,6 +93,7 @@ func (d *dealer) deal(ctx context.Context) error {
 			d.left--
 			continue
 		}
+		d.due++
 		d.dealt.chunks++
 		if d.isFar[client] {
 			d.dealt.far++
@@ -102,6 +105,7 @@ func (d *dealer) deal(ctx context.Context) error {
 // them. They are overwritten by the next message.
 func (d *dealer) heard(ctx context.Context, client, n int) ([]arrival, error) {
 	arrivals := d.buf[:n]
+	d.due--
 	if n > 0 {
 		if c := (chunk{arrivals[0].Ray, int64(n)}); !d.queue.answered(client, c) {
 			return nil, fmt.Errorf("rank %d answered %+v, which it had not been given", d.comm.WorldRank(client), c)

@@ -59,6 +59,27 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
+// Where ranks have replicas, all of them do the same: they get the same results, and print the same times.
+func TestReplicas(t *testing.T) {
+	o := options{rows: []int{100, 200}, cols: 6, method: bothMethods, repeat: 2}
+	places := spread(5, 2, false)
+	var mu sync.Mutex
+	var printed []string
+	mpilib.TestWorld(t, 5, func(ctx context.Context, comm *mpilib.Comm) error {
+		var out bytes.Buffer
+		err := report(ctx, comm, o, &out)
+		if comm.Rank() == 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			printed = append(printed, out.String())
+		}
+		return err
+	}, mpilib.WithReplicas(2), mpilib.WithPlaces(func(r int) (string, string) { return string(places[r].Site), places[r].Name }))
+	if len(printed) != 2 || printed[0] != printed[1] || strings.Count(printed[0], "yes\n") != 4 {
+		t.Errorf("the replicas of rank 0 print\n%s", strings.Join(printed, ""))
+	}
+}
+
 func prove1(ctx context.Context, s *solver, p problem, want *qr.Matrix) error {
 	method := methodTSQR
 	if len(s.layout.leaders) == 1 {

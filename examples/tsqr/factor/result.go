@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/isthmus-grid/isthmus/examples/tally"
-	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // Result is one matrix factored in one way, the same on every rank. Times and
@@ -67,8 +66,8 @@ func (r *Result) run(ctx context.Context, p problem, s *solver, first bool) erro
 	if err != nil {
 		return err
 	}
-	slowest := []float64{o.seconds}
-	if err := mpilib.Allreduce(ctx, s.comm, slowest, slowest, mpilib.Max); err != nil {
+	slowest, err := tally.Slowest(ctx, s.comm, o.seconds)
+	if err != nil {
 		return err
 	}
 	r.Runs = append(r.Runs, slowest[0])
