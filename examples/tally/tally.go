@@ -43,7 +43,7 @@ func (t Traffic) Since(u Traffic) Traffic {
 // Sum returns what all ranks have sent together, the same on each; where ranks have replicas, one of each rank's counts. A
 // collective call.
 func (t Traffic) Sum(ctx context.Context, comm *mpilib.Comm) (Traffic, error) {
-	all, err := decided(ctx, comm, []int64{t.Messages, t.Bytes, t.WANMessages, t.WANBytes})
+	all, err := Decided(ctx, comm, []int64{t.Messages, t.Bytes, t.WANMessages, t.WANBytes})
 	if err != nil {
 		return Traffic{}, err
 	}

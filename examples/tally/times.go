@@ -10,7 +10,7 @@ import (
 // Slowest returns the greatest of all ranks' times, each for itself. Where ranks have replicas, whose times differ, one of each
 // rank's counts.
 func Slowest(ctx context.Context, comm *mpilib.Comm, times ...float64) ([]float64, error) {
-	mine, err := decided(ctx, comm, times)
+	mine, err := Decided(ctx, comm, times)
 	if err != nil {
 		return nil, err
 	}
@@ -18,8 +18,9 @@ func Slowest(ctx context.Context, comm *mpilib.Comm, times ...float64) ([]float6
 	return slowest, mpilib.Allreduce(ctx, comm, mine, slowest, mpilib.Max)
 }
 
-// decided returns the numbers of one of a rank's replicas.
-func decided[T int64 | float64](ctx context.Context, comm *mpilib.Comm, numbers []T) ([]T, error) {
+// Decided returns the numbers of one of a rank's replicas, the same in all of them, which call it; they may be times, or
+// others that differ.
+func Decided[T ~int64 | ~uint64 | ~float64](ctx context.Context, comm *mpilib.Comm, numbers []T) ([]T, error) {
 	same, err := comm.World().Decide(ctx, func() []byte {
 		b, _ := binary.Append(nil, binary.BigEndian, numbers) // fails only for types without a size
 		return b

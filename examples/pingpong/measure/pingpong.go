@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/examples/tally"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -72,7 +73,11 @@ func drive(ctx context.Context, comm *mpilib.Comm, p plan) (outcome, error) {
 	if err != nil {
 		return out, fmt.Errorf("first message: %w", err)
 	}
-	out.first = first
+	some, err := tally.Decided(ctx, comm, []time.Duration{first})
+	if err != nil {
+		return out, err
+	}
+	out.first = some[0]
 	for _, size := range p.sizes {
 		ping, pong := make([]byte, size), make([]byte, size)
 		times := make([]time.Duration, p.reps)
@@ -92,7 +97,11 @@ func drive(ctx context.Context, comm *mpilib.Comm, p plan) (outcome, error) {
 			}
 		}
 		slices.Sort(times)
-		out.figures = append(out.figures, figure{bytes: size, median: times[len(times)/2], min: times[0]})
+		some, err := tally.Decided(ctx, comm, []time.Duration{times[len(times)/2], times[0]})
+		if err != nil {
+			return out, err
+		}
+		out.figures = append(out.figures, figure{bytes: size, median: some[0], min: some[1]})
 	}
 	return out, nil
 }

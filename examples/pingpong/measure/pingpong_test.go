@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,25 @@ func TestMeasure(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Replicas of the rank that measures have the same times.
+func TestReplicas(t *testing.T) {
+	p := plan{from: 0, to: 1, reps: 3, sizes: []int{0, 1000}}
+	var mu sync.Mutex
+	var found []string
+	mpilib.TestWorld(t, 2, func(ctx context.Context, comm *mpilib.Comm) error {
+		out, err := measure(ctx, comm, p)
+		if comm.Rank() == p.from {
+			mu.Lock()
+			defer mu.Unlock()
+			found = append(found, fmt.Sprint(out))
+		}
+		return err
+	}, mpilib.WithReplicas(2))
+	if len(found) != 2 || found[0] != found[1] {
+		t.Errorf("they have\n%s", strings.Join(found, "\n"))
+	}
 }
 
 // An echo that changes a byte must be noticed.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	tallies "github.com/isthmus-grid/isthmus/examples/tally"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -18,7 +19,7 @@ type plan struct {
 
 const (
 	headerLen = 16 // of a message: round, from, to, size
-	window    = 8  // messages to others that a rank has under way, and from others
+	window    = 8  // messages to others that a rank has in flight, and from others
 )
 
 // rng returns what chooses everything about a message: both ends know it.
@@ -61,25 +62,33 @@ func check(buf []byte, round, from, to int) error {
 	return nil
 }
 
-// rage goes on for a time, which rank 0 takes.
+// rage goes on for a time, which rank 0 takes. Its replicas, if it has any, go by the clock of one of them.
 func rage(ctx context.Context, comm *mpilib.Comm, p plan, last time.Duration) (t tally, err error) {
 	s := storm{comm: comm, plan: p}
-	for i := range s.in {
-		s.in[i].buf, s.out[i].buf = make([]byte, p.max), make([]byte, p.max)
+	for i := range s.buffers {
+		s.buffers[i] = make([]byte, p.max)
 	}
 	start := time.Now()
-	for goOn := []bool{true}; ; t.Rounds++ {
-		goOn[0] = t.Rounds == 0 || time.Since(start) < last
-		if err := mpilib.Bcast(ctx, comm, goOn, 0); err != nil {
+	for {
+		left := []int64{1}
+		if t.Rounds > 0 {
+			left[0] = int64(last - time.Since(start))
+		}
+		if comm.Rank() == 0 {
+			if left, err = tallies.Decided(ctx, comm, left); err != nil {
+				return t, err
+			}
+		}
+		if err := mpilib.Bcast(ctx, comm, left, 0); err != nil {
 			return t, err
 		}
-		if !goOn[0] {
+		if left[0] <= 0 {
 			break
 		}
 		if err := s.round(ctx, t.Rounds, &t); err != nil {
 			return t, err
 		}
-		if t.Rounds == 0 {
+		if t.Rounds++; t.Rounds == 1 {
 			t.FirstBytes, _ = memory()
 		}
 	}
@@ -90,92 +99,70 @@ func rage(ctx context.Context, comm *mpilib.Comm, p plan, last time.Duration) (t
 
 // storm is one rank's part.
 type storm struct {
-	comm    *mpilib.Comm
-	plan    plan
-	in, out [window]slot
-}
-
-// slot is a message under way.
-type slot struct {
-	buf []byte
-	r   *mpilib.Request
+	comm     *mpilib.Comm
+	plan     plan
+	requests [2 * window]*mpilib.Request // in flight: receives, and then sends
+	buffers  [2 * window][]byte          // theirs
 }
 
 // round sends a message to every rank and receives one from each, both at once: who
 // received only as fast as others take what it sends would, now and then, wait for
 // itself.
 func (s *storm) round(ctx context.Context, round int, t *tally) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	received := make(chan error, 1)
-	go func() {
-		err := s.receive(ctx, round)
-		if err != nil {
-			cancel(err) // or the sends might wait for ever
-		}
-		received <- err
-	}()
-	err := s.send(ctx, round, t)
-	if err != nil {
-		cancel(err)
+	received, sent := 0, 0 // begun
+	for i := range window {
+		s.receive(i, round, &received)
+		s.send(window+i, round, &sent, t)
 	}
-	if failed := <-received; failed != nil {
-		return failed
-	}
-	return err
-}
-
-func (s *storm) send(ctx context.Context, round int, t *tally) error {
-	me, n := s.comm.Rank(), s.comm.Size()
-	for step := range n + window {
-		out := &s.out[step%window]
-		if out.r != nil {
-			if _, err := out.r.Wait(ctx); err != nil {
-				return err
-			}
-			out.r = nil
-		}
-		if step >= n {
+	for {
+		i, st, err := mpilib.Waitany(ctx, s.requests[:]...)
+		switch {
+		case err != nil:
+			return err
+		case i == mpilib.Undefined:
+			return nil // all are complete
+		case i >= window:
+			s.send(i, round, &sent, t)
 			continue
 		}
-		to := (me + step) % n
-		rng := s.plan.rng(round, me, to)
-		b := out.buf[:s.plan.size(rng)]
-		fill(b, round, me, to)
-		start := [...]func(*mpilib.Comm, []byte, int, int) *mpilib.Request{mpilib.Isend[byte], mpilib.Isend[byte], mpilib.Issend[byte], mpilib.Ibsend[byte]}
-		out.r = start[rng.IntN(len(start))](s.comm, b, to, round%mpilib.MaxTag)
-		t.Messages++
-		t.Bytes += uint64(len(b))
+		if want := s.plan.size(s.plan.rng(round, st.Source, s.comm.Rank())); st.Bytes != want {
+			return fmt.Errorf("round %d: %d bytes from rank %d, want %d", round, st.Bytes, st.Source, want)
+		}
+		if err := check(s.buffers[i][:st.Bytes], round, st.Source, s.comm.Rank()); err != nil {
+			return err
+		}
+		s.receive(i, round, &received)
 	}
-	return nil
 }
 
-// receive receives in even rounds from one rank after the other, in odd ones from
-// whoever comes.
-func (s *storm) receive(ctx context.Context, round int) error {
+// send begins the next send of a round, if there is another, in place of the i-th request.
+func (s *storm) send(i, round int, sent *int, t *tally) {
 	me, n := s.comm.Rank(), s.comm.Size()
-	for step := range n + window {
-		in := &s.in[step%window]
-		if in.r != nil {
-			st, err := in.r.Wait(ctx)
-			if err != nil {
-				return err
-			}
-			in.r = nil
-			if want := s.plan.size(s.plan.rng(round, st.Source, me)); st.Bytes != want {
-				return fmt.Errorf("round %d: %d bytes from rank %d, want %d", round, st.Bytes, st.Source, want)
-			}
-			if err := check(in.buf[:st.Bytes], round, st.Source, me); err != nil {
-				return err
-			}
-		}
-		from := (me + n - step%n) % n
-		if round%2 == 1 {
-			from = mpilib.AnySource
-		}
-		if step < n {
-			in.r = mpilib.Irecv(s.comm, in.buf, from, round%mpilib.MaxTag)
-		}
+	if s.requests[i] = nil; *sent == n {
+		return
 	}
-	return nil
+	to := (me + *sent) % n
+	*sent++
+	rng := s.plan.rng(round, me, to)
+	b := s.buffers[i][:s.plan.size(rng)]
+	fill(b, round, me, to)
+	start := [...]func(*mpilib.Comm, []byte, int, int) *mpilib.Request{mpilib.Isend[byte], mpilib.Isend[byte], mpilib.Issend[byte], mpilib.Ibsend[byte]}
+	s.requests[i] = start[rng.IntN(len(start))](s.comm, b, to, round%mpilib.MaxTag)
+	t.Messages++
+	t.Bytes += uint64(len(b))
+}
+
+// receive begins the next receive of a round, if there is another, in place of the i-th request: in even rounds from one
+// rank after the other, in odd ones from whoever comes.
+func (s *storm) receive(i, round int, received *int) {
+	me, n := s.comm.Rank(), s.comm.Size()
+	if s.requests[i] = nil; *received == n {
+		return
+	}
+	from := (me + n - *received) % n
+	*received++
+	if round%2 == 1 {
+		from = mpilib.AnySource
+	}
+	s.requests[i] = mpilib.Irecv(s.comm, s.buffers[i], from, round%mpilib.MaxTag)
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
@@ -33,6 +35,25 @@ func TestTakePart(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// Where ranks have replicas, all of them exchange the same, as long as one of them says, and print the same figures.
+func TestReplicas(t *testing.T) {
+	var mu sync.Mutex
+	var printed []string
+	mpilib.TestWorld(t, 3, func(ctx context.Context, c *mpilib.Comm) error {
+		var out bytes.Buffer
+		err := takePart(ctx, c, options{plan: plan{max: 200_000, seed: 1}, last: 50 * time.Millisecond, json: true}, &out)
+		if c.Rank() == 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			printed = append(printed, out.String())
+		}
+		return err
+	}, mpilib.WithReplicas(2))
+	if len(printed) != 2 || printed[0] != printed[1] || !strings.Contains(printed[0], `"ranks":3`) {
+		t.Errorf("the replicas of rank 0 print\n%s", strings.Join(printed, ""))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 
+	tallies "github.com/isthmus-grid/isthmus/examples/tally"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -27,17 +28,24 @@ type tally struct {
 	MaxBytes   uint64 `json:"most_bytes"` // the worst moment of the largest
 }
 
-// sum adds the ranks' tallies; rank 0 has the result.
+// sum adds the ranks' tallies, of one replica each; rank 0 has the result.
 func sum(ctx context.Context, comm *mpilib.Comm, t tally) (tally, error) {
-	mine := []uint64{t.Messages, t.Bytes, t.FirstBytes, t.LastBytes, t.PeakBytes}
+	mine, err := tallies.Decided(ctx, comm, []uint64{t.Messages, t.Bytes, t.FirstBytes, t.LastBytes, t.PeakBytes})
+	if err != nil {
+		return t, err
+	}
+	seconds, err := tallies.Decided(ctx, comm, []float64{t.Seconds})
+	if err != nil {
+		return t, err
+	}
 	all, most := make([]uint64, len(mine)), []uint64{0}
 	if err := mpilib.Reduce(ctx, comm, mine, all, mpilib.Sum, 0); err != nil {
 		return t, err
 	}
-	if err := mpilib.Reduce(ctx, comm, []uint64{t.PeakBytes}, most, mpilib.Max, 0); err != nil {
+	if err := mpilib.Reduce(ctx, comm, mine[4:], most, mpilib.Max, 0); err != nil {
 		return t, err
 	}
-	t.Ranks = comm.Size()
+	t.Ranks, t.Seconds = comm.Size(), seconds[0]
 	t.Messages, t.Bytes, t.FirstBytes, t.LastBytes, t.PeakBytes, t.MaxBytes = all[0], all[1], all[2], all[3], all[4], most[0]
 	return t, nil
 }
