@@ -6,6 +6,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/agree"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 )
 
 // Agree returns the conjunction of the flags of all processes; the flags of processes that fail
@@ -17,6 +18,9 @@ import (
 //
 // If ctx is done the call returns, but its contribution counts, and the number of the call is used
 // up.
+//
+// Where ranks have replicas these go on for each other, and a program sees no loss: Agree is a reduction then, and Shrink a copy, in the order
+// of the other collective calls. They fail once all replicas of a rank are lost, which ends the job.
 func (c *Comm) Agree(ctx context.Context, flags uint64) (uint64, error) {
 	wait, err := c.startAgree(flags)
 	if err != nil {
@@ -38,6 +42,9 @@ func (c *Comm) Iagree(ctx context.Context, flags uint64) *Pending[uint64] {
 }
 
 func (c *Comm) startAgree(flags uint64) (func(context.Context) (uint64, error), error) {
+	if c.world.replicated() {
+		return startReduction(c, flags), nil
+	}
 	wait, err := c.startAgreement(agree.Value{Flags: flags})
 	if err != nil {
 		return nil, err
@@ -49,6 +56,19 @@ func (c *Comm) startAgree(flags uint64) (func(context.Context) (uint64, error), 
 		}
 		return v.Flags, err
 	}, nil
+}
+
+// startReduction is startAgree of ranks with replicas.
+func startReduction(c *Comm, flags uint64) func(context.Context) (uint64, error) {
+	all := [2][]uint64{{0}, {^uint64(0)}}
+	requests := []*Request{Iallreduce(c, []uint64{flags}, all[0], BAnd[uint64])}
+	if c.inner != nil { // that was of the flags of the other group
+		requests = append(requests, Iallreduce(c.inner, []uint64{flags}, all[1], BAnd[uint64]))
+	}
+	return func(ctx context.Context) (uint64, error) {
+		_, err := Waitall(ctx, requests...)
+		return all[0][0] & all[1][0], err
+	}
 }
 
 // Shrink returns a communicator of the processes of c that are not known to have failed, in their
@@ -79,11 +99,7 @@ func (c *Comm) Ishrink(ctx context.Context) *Pending[*Comm] {
 // startAgreement contributes v to the next agreement of c, and returns a handle that waits for its
 // decision.
 func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value, error), error) {
-	err := c.core.Usable()
-	if err == nil {
-		err = c.world.unreplicated(reasonFailures)
-	}
-	if err != nil {
+	if err := c.core.Usable(); err != nil {
 		return nil, err
 	}
 	return c.world.comms.agreements.Start(c.core.Context, c.core.AllMembers, c.core.Acknowledged, v)
@@ -93,6 +109,21 @@ func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value
 // process proposes a context that no other process has or will have. An intercommunicator needs
 // two.
 func (c *Comm) startShrink() (func(context.Context) (*Comm, error), error) {
+	if c.world.replicated() {
+		round, err := c.core.Begin()
+		if err != nil {
+			return nil, err
+		}
+		round.Reserve()
+		return func(ctx context.Context) (*Comm, error) {
+			n, err := round.Dup(ctx, settle.Terms{Kind: settle.Dup})
+			if err != nil {
+				return nil, err
+			}
+			n.Name, n.Layout = c.core.NameOf("shrink", n.IDs.Comm), nil
+			return c.create(n), nil
+		}, nil
+	}
 	var waits []func(context.Context) (agree.Value, error)
 	for range c.sides() {
 		id, err := c.world.calls.Contexts.New()

@@ -459,16 +459,73 @@ func TestReplicasProbeDifferently(t *testing.T) {
 	}
 }
 
+// agreeing is a program that agrees and shrinks, on a communicator of all ranks and between two groups.
+func agreeing(ctx context.Context, c *Comm, step func()) error {
+	n, me := c.Size(), c.Rank()
+	local, err := c.Split(ctx, me%2, 0)
+	if err != nil {
+		return err
+	}
+	inter, err := IntercommCreate(ctx, local, 0, c, 1-me%2, 5)
+	if err != nil {
+		return err
+	}
+	for round := range 6 {
+		for _, on := range []*Comm{c, inter} {
+			step()
+			v, err := on.Agree(ctx, 1<<10|7&^(1<<me))
+			if want := uint64(1<<10 | 7&^(1<<n-1)); err != nil || v != want {
+				return fmt.Errorf("round %d: agreed on %x on %s, want %x: %w", round, v, on.Name(), want, err)
+			}
+			p := on.Iagree(ctx, 5)
+			if err := Barrier(ctx, on); err != nil { // meanwhile
+				return err
+			}
+			if v, err := p.Wait(ctx); err != nil || v != 5 {
+				return fmt.Errorf("round %d: agreed on %x on %s: %w", round, v, on.Name(), err)
+			}
+			step()
+			s, err := on.Shrink(ctx)
+			if err != nil {
+				return err
+			}
+			if s.Size() != on.Size() || s.Rank() != on.Rank() || s.IsInter() != on.IsInter() || !strings.HasPrefix(s.Name(), on.Name()+" shrink ") {
+				return fmt.Errorf("round %d: %s, of %d", round, s.Name(), s.Size())
+			}
+			if err := errors.Join(Barrier(ctx, s), s.Free()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Ranks with replicas agree, and shrink to what they were, whichever replica dies.
+func TestReplicatedAgree(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, table := range tables {
+		for i := range either(2, 6) {
+			victim, at := random.IntN(6), 1+random.IntN(24)
+			if i == 0 {
+				victim = -1
+			}
+			t.Run(fmt.Sprintf("%v/%d dies at %d", table, victim, at), func(t *testing.T) {
+				killing(t, 3, table, victim, at, agreeing)
+			})
+		}
+	}
+}
+
 // What ranks with replicas cannot do says so.
 func TestReplicatedRefusals(t *testing.T) {
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		var all []error
 		for call, err := range map[string]error{
-			"Agree": second(c.Agree(ctx, 1)), "Shrink": second(c.Shrink(ctx)), "Revoke": c.Revoke(),
-			"PutTo": second(PutTo[int](c, 1-c.Rank(), 1, 1)), "GetFrom": second(GetFrom[int](c, 1-c.Rank(), 1, 1)),
+			"Revoke": c.Revoke(),
+			"PutTo":  second(PutTo[int](c, 1-c.Rank(), 1, 1)), "GetFrom": second(GetFrom[int](c, 1-c.Rank(), 1, 1)),
 			"Accept": second(c.Accept(ctx, "x", 0)), "Connect": second(c.Connect(ctx, "x", 0)),
 			"OpenPort": second(c.World().OpenPort(ctx)), "LookupName": second(c.World().LookupName(ctx, "x")),
-			"AwaitName": second(c.World().AwaitName(ctx, "x")), "PublishName": c.World().PublishName(ctx, "x", "y"), "Ishrink": second(c.Ishrink(ctx).Wait(ctx)),
+			"AwaitName": second(c.World().AwaitName(ctx, "x")), "PublishName": c.World().PublishName(ctx, "x", "y"),
 		} {
 			why, next, _ := strings.Cut(fmt.Sprint(err), "; ")
 			if !errors.Is(err, ErrReplicated) || !strings.Contains(why, call) || next == "" {

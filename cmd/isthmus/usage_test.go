@@ -75,6 +75,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"run", "--helper", "s", "-n", "2", "--copies", "-1", "true"}, "run: --replicas -1: want at least 1, which means no replication"},
 		{[]string{"run", "-n", "2", "-r", "2", "--replica-table", "both", "true"}, "run: --replica-table both: want one of parallel, primary"},
 		{[]string{"run", "-n", "2", "-r", "2", "true"}, "run: --replicas is for jobs over the grid: name this node's helper with --helper or ISTHMUS_HELPER, and omit --ranks and --key"},
+		{[]string{"run", "--helper", "s", "-n", "2", "-r", "2", "--survive", "true"}, "run: --survive: with --replicas the replicas of a rank go on for it, and a program cannot go on without a rank that has lost all of them: omit --survive"},
 		{[]string{"run", "--helper", "s", "-n", "2", "-r", "2", "--replica-table", "both", "true"}, "run: --replica-table both: want one of parallel, primary"},
 		{[]string{"run", "--helper", "s", "-n", "2", "--copies", "2", "--independent", "--replica-table", "primary", "true"}, "run: --replica-table is for the message library, which --independent says the program does not use: omit one of them"},
 		{[]string{"run", "--helper", "s", "-r", "2", "--hosts", "a/n1:2,b/n1:1", "true"}, "run: --hosts has 3 processes, which --replicas 2 cannot share: want a multiple of 2"},

@@ -104,6 +104,8 @@ func (j *Job) Check() error {
 		return errors.New("hosts and a profile both say where the job runs: give one of them")
 	case j.PinRank0 && (j.Profile != nil || ranksOf(j.Hosts) > 0):
 		return errors.New("rank 0 is to be pinned, but a profile or the hosts' numbers of ranks say where it runs: give one of them")
+	case j.Survive && j.Place.Copies > 1 && !j.Independent:
+		return errors.New("a program cannot go on without a rank that has lost all of its replicas, which surviving it would take: give one of them")
 	case j.Replace < 0:
 		return fmt.Errorf("%d lost processes are to be replaced; want 0 or more", j.Replace)
 	case j.Replace > 0 && (j.Independent || j.Profile != nil):

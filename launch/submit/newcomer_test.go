@@ -303,12 +303,12 @@ func TestAnOldHelperHasNoNewcomers(t *testing.T) {
 	if _, err := w.run(j); err == nil || !strings.Contains(err.Error(), "1 with a helper that is too old for what the job needs") {
 		t.Error(err)
 	}
-	for _, wrong := range []func(j *Job){func(j *Job) { j.Replace = MaxNewcomers + 1 }, func(j *Job) { j.Independent = true }} {
+	for _, wrong := range []func(j *Job){func(j *Job) { j.Replace = MaxNewcomers + 1 }, func(j *Job) { j.Independent = true }, func(j *Job) { j.Survive = true }} {
 		j, _ := replicated(t, 1, io.Discard)
 		j.Replace = 1
 		wrong(j)
 		if err := j.Check(); err == nil {
-			t.Errorf("%d newcomers, independent %v: no error", j.Replace, j.Independent)
+			t.Errorf("%d newcomers, independent %v, survive %v: no error", j.Replace, j.Independent, j.Survive)
 		}
 	}
 }

@@ -171,6 +171,9 @@ func setReplicas(c *cli.Context, j *submit.Job) error {
 			return cmdline.Usage(fmt.Sprintf("run: --%s is for the message library, which --independent says the program does not use: omit one of them", name))
 		}
 	}
+	if j.Survive && j.Place.Copies > 1 && !j.Independent {
+		return cmdline.Usage("run: --survive: with --replicas the replicas of a rank go on for it, and a program cannot go on without a rank that has lost all of them: omit --survive")
+	}
 	j.PinRank0 = c.Bool("pin-rank0")
 	if j.PinRank0 && (j.Profile != nil || len(j.Hosts) > 0 && j.Hosts[0].Ranks > 0) {
 		return cmdline.Usage("run: --pin-rank0: --profile, or --hosts with numbers of ranks, says already where rank 0 runs: omit one of them")

@@ -1,4 +1,4 @@
-// Package report writes what a process reports at its end. It keeps no state.
+// Package report describes the links of a process, and writes what it reports at its end. It keeps no state.
 package report
 
 import (
