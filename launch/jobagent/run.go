@@ -1,11 +1,13 @@
 package jobagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -207,7 +209,7 @@ func (a *agent) await(at place, process *ranks.Process) {
 	a.mu.Unlock()
 	e := &gatepb.Exited{Status: uint32(process.Status())}
 	if sig := process.Killer(); sig != 0 {
-		e.Signal = strings.TrimPrefix(unix.SignalName(sig), "SIG")
+		e.Signal = cmp.Or(strings.TrimPrefix(unix.SignalName(sig), "SIG"), strconv.Itoa(int(sig))) // one of real time has no name
 	}
 	if err != nil {
 		e.Text = err.Error()

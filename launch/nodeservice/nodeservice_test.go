@@ -443,6 +443,21 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// A status above 128 of the program's own has no signal, and a signal always has a name.
+func TestStatusAndSignal(t *testing.T) {
+	h := newHost(t, nil)
+	c := h.talk().booked()
+	c.runs("[ $ISTHMUS_RANK = 0 ] || kill -$ISTHMUS_RANK $$; exit 137", func(s *gatepb.Start) {
+		s.Size, s.Processes = 65, []*gatepb.Process{{Rank: 0}, {Rank: 9}, {Rank: 40}}
+	})
+	got := c.listen()
+	for rank, want := range map[int]string{0: "137 ", 9: "137 KILL", 40: "168 40"} {
+		if e := got.exits[uint32(rank)]; fmt.Sprint(e.GetStatus(), " ", e.GetSignal()) != want {
+			t.Errorf("rank %d ended with %d %s, want %s", rank, e.GetStatus(), e.GetSignal(), want)
+		}
+	}
+}
+
 // Files are verified chunk by chunk, and what exceeds the limit is refused.
 func TestFilesThatFail(t *testing.T) {
 	h := newHost(t, func(o *Options) { o.Limit = 3 << 20 })

@@ -90,7 +90,7 @@ func (o *outcome) exited(from overlay.NodeID, m *gatepb.Exited) (bad *ranks.Exit
 	case m.Signal != "" && m.Status > 128:
 		what = "signal: " + syscall.Signal(m.Status-128).String()
 	}
-	return o.bad(p, int(min(m.Status, 255)), fmt.Errorf("%s (%s)", what, from))
+	return o.bad(p, &ranks.ExitError{Status: int(min(m.Status, 255)), Killed: m.Signal != "", Err: fmt.Errorf("%s (%s)", what, from)})
 }
 
 // endedWell reports whether a process exited with status 0.
@@ -102,7 +102,12 @@ func (o *outcome) lost(from overlay.NodeID, p allocate.Process, why error) (bad 
 		return nil, nil
 	}
 	o.ended[p] = true
-	return o.bad(p, 128+int(syscall.SIGKILL), fmt.Errorf("lost with %s: %w", from, why))
+	return o.bad(p, lostError(fmt.Errorf("lost with %s: %w", from, why)))
+}
+
+// lostError is how a process ended that is lost: as if SIGKILL had ended it.
+func lostError(why error) *ranks.ExitError {
+	return &ranks.ExitError{Status: 128 + int(syscall.SIGKILL), Killed: true, Err: why}
 }
 
 // endedOf returns how many replicas of a rank have ended, however.
@@ -116,20 +121,19 @@ func (o *outcome) endedOf(rank int) (n int) {
 }
 
 // bad handles that a process has ended otherwise than well.
-func (o *outcome) bad(p allocate.Process, status int, why error) (*ranks.ExitError, *death) {
+func (o *outcome) bad(p allocate.Process, how *ranks.ExitError) (*ranks.ExitError, *death) {
 	seat := o.seat(p)
 	of := o.replicas(seat.Rank)
-	if died := o.died(p, seat, status, &why); died != nil {
+	if died := o.died(p, seat, how); died != nil {
 		return nil, died
 	}
 	first := &o.failed
-	if status > 128 {
+	if how.Killed {
 		first = &o.killed
 	}
-	if of > 1 {
-		why = fmt.Errorf("replica %d: %w", seat.Copy, why)
+	if how.Rank = seat.Rank; of > 1 {
+		how.Err = fmt.Errorf("replica %d: %w", seat.Copy, how.Err)
 	}
-	how := &ranks.ExitError{Rank: seat.Rank, Status: status, Err: why}
 	if *first == nil {
 		*first = how
 	}
@@ -139,11 +143,11 @@ func (o *outcome) bad(p allocate.Process, status int, why error) (*ranks.ExitErr
 	return how, nil
 }
 
-// died returns the death of a process, if the job goes on without it or with another one in its place; else it may add to why. A status of its
+// died returns the death of a process, if the job goes on without it or with another one in its place; else it may add to how. A status of its
 // own ends the job, as it is what every replica would come to; only a process that came in place of a replica may be the one that could
 // not load its state, and others of its rank come to it if it is not.
-func (o *outcome) died(p, seat allocate.Process, status int, why *error) *death {
-	if status <= 128 && p == seat {
+func (o *outcome) died(p, seat allocate.Process, how *ranks.ExitError) *death {
+	if !how.Killed && p == seat {
 		return nil
 	}
 	of := o.replicas(seat.Rank)
@@ -151,11 +155,11 @@ func (o *outcome) died(p, seat allocate.Process, status int, why *error) *death 
 	if of > 1 && o.gone[seat.Rank] >= of+o.joined[seat.Rank] {
 		return nil // none is left from which another one could have its state
 	}
-	d := &death{process: p, seat: seat, why: *why}
+	d := &death{process: p, seat: seat, why: how.Err}
 	if of > 1 {
 		d.live, d.of = of+o.joined[seat.Rank]-o.endedOf(seat.Rank), of
 	}
-	if o.replaces == nil || status <= 128 || o.replicated && (of == 1 || o.endedWell(seat.Rank)) {
+	if o.replaces == nil || !how.Killed || o.replicated && (of == 1 || o.endedWell(seat.Rank)) {
 		return d.ofReplica()
 	}
 	if next, ok := o.replaces(p); ok {
@@ -163,9 +167,9 @@ func (o *outcome) died(p, seat allocate.Process, status int, why *error) *death 
 		d.next = next
 		return d
 	}
-	*why = fmt.Errorf("%w; no spare process number is left to replace it: raise --replace", *why)
+	how.Err = fmt.Errorf("%w; no spare process number is left to replace it: raise --replace", how.Err)
 	if !o.short {
-		d.why, o.short = *why, true
+		d.why, o.short = how.Err, true
 	}
 	return d.ofReplica()
 }
@@ -227,7 +231,7 @@ func (o *outcome) verdict() error {
 // process.
 func outputError(rank int, err error) error {
 	if errors.Is(err, syscall.EPIPE) {
-		return &ranks.ExitError{Rank: rank, Status: 128 + int(syscall.SIGPIPE), Err: errors.New("signal: " + syscall.SIGPIPE.String())}
+		return &ranks.ExitError{Rank: rank, Status: 128 + int(syscall.SIGPIPE), Killed: true, Err: errors.New("signal: " + syscall.SIGPIPE.String())}
 	}
 	return &ranks.ExitError{Rank: rank, Status: 1, Err: fmt.Errorf("its output: %w", err)}
 }

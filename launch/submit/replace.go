@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
@@ -319,12 +318,12 @@ func (d *driver) replacementEnded(r *replacement, how *ending) {
 	if r.at == nil { // so that it counts as one that is lost
 		d.outcome.joined[r.rank]++
 	}
-	status, why := 128+int(syscall.SIGKILL), how.err
+	end := lostError(how.err)
 	var exit *ranks.ExitError
 	if errors.As(how.err, &exit) {
-		status, why = exit.Status, exit.Err
+		end = &ranks.ExitError{Status: exit.Status, Killed: exit.Killed, Err: exit.Err}
 	}
-	bad, died := d.outcome.bad(process, status, why)
+	bad, died := d.outcome.bad(process, end)
 	if bad != nil && d.replicas() == 1 {
 		bad.Rank, bad.Err = r.rank, fmt.Errorf("process %d, which replaced a lost one: %w", r.number, bad.Err)
 	}

@@ -114,6 +114,7 @@ func TestNotReplaced(t *testing.T) {
 		{[]string{"d/n1:1", "e/n1:1"}, 1, func(p *process) { <-p.committed; p.exit(137, "KILL") },
 			"rank 1: process 3, which replaced a lost one: signal: killed (d/n1); no spare process number is left to replace it: raise --replace"},
 		{[]string{"d/n1:1"}, 3, func(p *process) { <-p.committed; p.exit(7, "") }, "rank 1: process 3, which replaced a lost one: exit status 7 (d/n1)"},
+		{[]string{"d/n1:1"}, 3, func(p *process) { <-p.committed; p.exit(137, "") }, "rank 1: process 3, which replaced a lost one: exit status 137 (d/n1)"},
 		{nil, 3, nil, "no other host for process 3, which is to replace a lost one of rank 1: "},
 	} {
 		w := newWorld(t, append([]string{"a/n1:1", "b/n1:1", "c/n1:1"}, tc.nodes...)...)

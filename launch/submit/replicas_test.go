@@ -187,25 +187,27 @@ func TestARankIsLost(t *testing.T) {
 	w.idle()
 }
 
-// A status of its own ends the job, whichever replica exits with it.
+// A status of its own ends the job, whichever replica exits with it, also one as shells have for signals.
 func TestAReplicaFails(t *testing.T) {
-	w := newWorld(t, "a/n1:2", "b/n1:2")
-	for name, n := range w.nodes {
-		n.life = func(p *process) {
-			if name == "b/n1" && p.Rank == 1 {
-				p.exit(9, "")
-				return
+	for _, status := range []uint32{9, 137} {
+		w := newWorld(t, "a/n1:2", "b/n1:2")
+		for name, n := range w.nodes {
+			n.life = func(p *process) {
+				if name == "b/n1" && p.Rank == 1 {
+					p.exit(status, "")
+					return
+				}
+				<-p.Signals
+				p.exit(143, "TERM")
 			}
-			<-p.Signals
-			p.exit(143, "TERM")
 		}
+		j, reports := replicated(t, 2, io.Discard)
+		_, err := w.run(j)
+		if want := fmt.Sprintf("rank 1: replica 1: exit status %d (b/n1)", status); err == nil || err.Error() != want || reports("died") != nil {
+			t.Errorf("%v, after %q, want %s", err, reports("died"), want)
+		}
+		w.idle()
 	}
-	j, reports := replicated(t, 2, io.Discard)
-	_, err := w.run(j)
-	if err == nil || err.Error() != "rank 1: replica 1: exit status 9 (b/n1)" || reports("died") != nil {
-		t.Errorf("%v, after %q", err, reports("died"))
-	}
-	w.idle()
 }
 
 // Replicas that write different bytes are reported, and one of them is printed.

@@ -101,7 +101,8 @@ func (j Job) Check() error {
 // ExitError is the exit of the process that ended the job.
 type ExitError struct {
 	Rank   int
-	Status int // exit status, or 128 + signal; 126 and 127, as in shells, for a program that could not be started
+	Status int  // exit status, or 128 + signal; 126 and 127, as in shells, for a program that could not be started
+	Killed bool // a signal ended it, or it was lost: a program may also exit with a status above 128
 	Err    error
 }
 
@@ -165,7 +166,7 @@ func Run(ctx context.Context, j Job) error {
 		}
 		running.Go(func() {
 			if err := p.Wait(); err != nil {
-				ended.exitedWithError(&ExitError{Rank: rank, Status: p.Status(), Err: err})
+				ended.exitedWithError(&ExitError{Rank: rank, Status: p.Status(), Killed: p.Killer() != 0, Err: err})
 			} else {
 				ended.exitedOK(rank, stillListed(dir, rank))
 			}
@@ -224,7 +225,7 @@ func (e *endings) exitedWithError(how *ExitError) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	first := &e.failed
-	if how.Status > 128 {
+	if how.Killed {
 		first = &e.killed
 	}
 	if *first == nil {

@@ -233,6 +233,7 @@ func TestTheOthersSurvive(t *testing.T) {
 		{"some", "0=kill", ""},
 		{"some", "0=kill,1=4", "rank 1: exit status 4"},
 		{"some", "0=kill,1=kill,2=kill", "signal: killed"},
+		{"some", "0=137", "rank 0: exit status 137"}, // its own
 		{"some", "2=0", ""},
 	} {
 		var out listener
