@@ -27,11 +27,7 @@ func submitWithMap(c *cli.Context, con *console, grid *submit.Grid, job *submit.
 	if r == nil || len(r.Places) == 0 {
 		return runErr
 	}
-	nodes := map[int]string{}
-	for rank, node := range r.Sources {
-		nodes[rank] = node.Key()
-	}
-	m, err := runmap.ReadHosts(dir, nodes, job.Place.Ranks)
+	m, err := runmap.ReadHosts(dir, nodesOf(job, r), job.Place.Ranks)
 	if err == nil && c.Bool("json") {
 		err = m.WriteJSON(con.stderr)
 	} else if err == nil {
@@ -41,6 +37,23 @@ func submitWithMap(c *cli.Context, con *console, grid *submit.Grid, job *submit.
 		return runErr
 	}
 	return err
+}
+
+// nodesOf returns where the processes ran. Replicas that are independent of each other report as one would.
+func nodesOf(job *submit.Job, r *submit.Result) map[runmap.Process]string {
+	nodes := map[runmap.Process]string{}
+	if job.Independent {
+		for rank, node := range r.Sources {
+			nodes[runmap.Process{Rank: rank}] = node.Key()
+		}
+		return nodes
+	}
+	for _, p := range r.Places {
+		for _, q := range p.Processes {
+			nodes[runmap.Process{Rank: q.Rank, Replica: q.Copy}] = p.Node.Key()
+		}
+	}
+	return nodes
 }
 
 // reports is a Fetcher that separates the reports from other files.
@@ -63,8 +76,5 @@ func (r *reports) Fail(from overlay.NodeID, name string, why error) {
 	r.byName(name).Fail(from, name, why)
 }
 
-// Drop implements submit.Fetcher.
-func (r *reports) Drop(from overlay.NodeID) {
-	r.to.Drop(from)
-	r.others.Drop(from)
-}
+// Drop implements submit.Fetcher. Reports are wanted of all replicas, other files of one of each rank.
+func (r *reports) Drop(from overlay.NodeID) { r.others.Drop(from) }

@@ -22,9 +22,9 @@ func (m *Map) Write(w io.Writer) error {
 	return err
 }
 
-// siteOf returns the names of a rank's site and node for display.
-func (m *Map) siteOf(r int) (site, node string) {
-	name, known := m.node[r]
+// siteOf returns the names of a process's site and node for display.
+func (m *Map) siteOf(p Process) (site, node string) {
+	name, known := m.node[p]
 	site, node, named := strings.Cut(name, "/")
 	switch {
 	case !known:
@@ -36,17 +36,21 @@ func (m *Map) siteOf(r int) (site, node string) {
 }
 
 func (m *Map) drawPlaces(out *strings.Builder) {
-	fmt.Fprintf(out, "\nwhere the %d ranks ran\n", m.size)
-	sites := map[string]map[string][]int{}
-	for r := range m.size {
-		if _, known := m.node[r]; !known {
+	replicas := ""
+	if len(m.processes) > m.size {
+		replicas = ", in replicas; 0/1 is replica 1 of rank 0"
+	}
+	fmt.Fprintf(out, "\nwhere the %d ranks ran%s\n", m.size, replicas)
+	sites := map[string]map[string][]Process{}
+	for _, p := range m.processes {
+		if _, known := m.node[p]; !known {
 			continue
 		}
-		site, node := m.siteOf(r)
+		site, node := m.siteOf(p)
 		if sites[site] == nil {
-			sites[site] = map[string][]int{}
+			sites[site] = map[string][]Process{}
 		}
-		sites[site][node] = append(sites[site][node], r)
+		sites[site][node] = append(sites[site][node], p)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, site := range slices.Sorted(maps.Keys(sites)) {
@@ -60,12 +64,11 @@ func (m *Map) drawPlaces(out *strings.Builder) {
 	}
 }
 
-// unknown lists the ranks whose location is unknown here.
-func (m *Map) unknown() []int {
-	var list []int
-	for r := range m.size {
-		if _, known := m.node[r]; !known {
-			list = append(list, r)
+// unknown lists the processes whose location is unknown here.
+func (m *Map) unknown() (list []Process) {
+	for _, p := range m.processes {
+		if _, known := m.node[p]; !known {
+			list = append(list, p)
 		}
 	}
 	return list
@@ -77,8 +80,8 @@ type way struct{ from, to, technique string }
 func (m *Map) drawPaths(out *strings.Builder) {
 	lines := map[way][]report{}
 	for _, l := range m.links {
-		from, _ := m.siteOf(l.Rank)
-		to, _ := m.siteOf(l.Peer)
+		from, _ := m.siteOf(l.from())
+		to, _ := m.siteOf(l.to())
 		at := way{from, to, techniqueOf(l)}
 		lines[at] = append(lines[at], l)
 	}
@@ -187,17 +190,20 @@ func megabytes(n uint64) string {
 	return fmt.Sprintf("%.2f", float64(n)/1e6)
 }
 
-// ranges formats a sorted list of ranks as "0-3 7".
-func ranges(list []int) string {
+// ranges formats a sorted list of processes as "0-3 7 0-3/1": the last are replicas 1 of ranks 0 to 3.
+func ranges(list []Process) string {
 	var words []string
 	for i := 0; i < len(list); {
 		j := i
-		for j+1 < len(list) && list[j+1] == list[j]+1 {
+		for j+1 < len(list) && list[j+1] == (Process{list[j].Rank + 1, list[i].Replica}) {
 			j++
 		}
-		word := fmt.Sprint(list[i])
+		word := fmt.Sprint(list[i].Rank)
 		if j > i {
-			word = fmt.Sprintf("%d-%d", list[i], list[j])
+			word = fmt.Sprintf("%d-%d", list[i].Rank, list[j].Rank)
+		}
+		if c := list[i].Replica; c > 0 {
+			word += fmt.Sprintf("/%d", c)
 		}
 		words = append(words, word)
 		i = j + 1

@@ -16,11 +16,24 @@ import (
 // report is what a rank reports of one link: the JSON of an mpilib.LinkInfo. Importing mpilib would
 // add the collective algorithms to every installed isthmus.
 type report struct {
-	Rank     int    `json:"rank"`
-	Node     string `json:"node"` // "site/node"; empty without a helper
-	Peer     int    `json:"peer"`
-	PeerNode string `json:"peer_node"` // as Node
+	Rank        int    `json:"rank"`
+	Replica     int    `json:"replica"` // of the rank
+	Node        string `json:"node"`    // "site/node"; empty without a helper
+	Peer        int    `json:"peer"`
+	PeerReplica int    `json:"peer_replica"`
+	PeerNode    string `json:"peer_node"` // as Node
 	figures
+}
+
+// A Process is a replica of a rank; of ranks without replicas, replica 0.
+type Process struct{ Rank, Replica int }
+
+func (l *report) from() Process { return Process{l.Rank, l.Replica} }
+func (l *report) to() Process   { return Process{l.Peer, l.PeerReplica} }
+
+// compare orders processes: first replicas 0 of all ranks, then replicas 1.
+func compare(a, b Process) int {
+	return cmp.Or(cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Rank, b.Rank))
 }
 
 // figures has the names that a link's properties have both in a report and in the JSON of a Map.
@@ -42,22 +55,26 @@ type figures struct {
 
 // Map is what the ranks that ran here report of the job.
 type Map struct {
-	size  int
-	first int // rank of the first process here
-	count int // processes here
-	links []report
-	mute  []int          // ranks here that left no report
-	node  map[int]string // "site/node" of ranks, if known; empty without a helper
+	size      int
+	first     int       // rank of the first process here
+	count     int       // ranks here
+	processes []Process // of the job, in order
+	links     []report
+	mute      []Process          // those here that left no report
+	node      map[Process]string // "site/node", if known; empty without a helper
 }
 
 // Read reads the reports that ranks first to first+count-1 of a job of size processes left in dir,
 // which was their mpilib.EnvReport.
 func Read(dir string, first, count, size int) (*Map, error) {
-	m := &Map{size: size, first: first, count: count, node: map[int]string{}}
+	m := &Map{size: size, first: first, count: count, node: map[Process]string{}}
+	for rank := range size {
+		m.processes = append(m.processes, Process{Rank: rank})
+	}
 	for rank := first; rank < first+count; rank++ {
 		links, err := readReport(filepath.Join(dir, fmt.Sprintf("rank-%d.json", rank)))
 		if errors.Is(err, fs.ErrNotExist) {
-			m.mute = append(m.mute, rank)
+			m.mute = append(m.mute, Process{Rank: rank})
 			continue
 		}
 		if err != nil {
@@ -68,17 +85,17 @@ func Read(dir string, first, count, size int) (*Map, error) {
 	local := ""
 	for _, l := range m.links {
 		local = l.Node
-		m.node[l.Rank] = l.Node
-		if _, known := m.node[l.Peer]; !known {
-			m.node[l.Peer] = l.PeerNode
+		m.node[l.from()] = l.Node
+		if _, known := m.node[l.to()]; !known {
+			m.node[l.to()] = l.PeerNode
 			if l.PeerNode == "" {
-				m.node[l.Peer] = l.Node
+				m.node[l.to()] = l.Node
 			}
 		}
 	}
 	if len(m.links) > 0 { // all that ran here ran on one node
 		for rank := first; rank < first+count; rank++ {
-			m.node[rank] = local
+			m.node[Process{Rank: rank}] = local
 		}
 	}
 	return m, nil
@@ -87,13 +104,19 @@ func Read(dir string, first, count, size int) (*Map, error) {
 // ReportName is the name of the report that ReadHosts looks for.
 const ReportName = ".isthmus-report"
 
-// ReadHosts reads the reports of a whole job: node gives the location of each rank, and the ranks
+// ReadHosts reads the reports of a whole job of so many ranks: node gives the location of each process, and the processes
 // of a node share the report dir/SITE/NODE/ReportName, which was their mpilib.EnvReport.
-func ReadHosts(dir string, node map[int]string, size int) (*Map, error) {
-	m := &Map{size: size, count: size, node: maps.Clone(node)}
-	read := map[string]bool{} // nodes, and whether there was a report
+func ReadHosts(dir string, node map[Process]string, size int) (*Map, error) {
+	m := &Map{size: size, count: size, node: maps.Clone(node), processes: slices.Collect(maps.Keys(node))}
 	for rank := range size {
-		name, known := node[rank]
+		if _, known := node[Process{Rank: rank}]; !known {
+			m.processes = append(m.processes, Process{Rank: rank})
+		}
+	}
+	slices.SortFunc(m.processes, compare)
+	read := map[string]bool{} // nodes, and whether there was a report
+	for _, p := range m.processes {
+		name, known := node[p]
 		there, seen := read[name]
 		if !seen && known {
 			links, err := readReport(filepath.Join(dir, filepath.FromSlash(name), ReportName))
@@ -105,11 +128,11 @@ func ReadHosts(dir string, node map[int]string, size int) (*Map, error) {
 			read[name] = there
 		}
 		if !there {
-			m.mute = append(m.mute, rank)
+			m.mute = append(m.mute, p)
 		}
 	}
 	slices.SortStableFunc(m.links, func(a, b report) int {
-		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer))
+		return cmp.Or(compare(a.from(), b.from()), compare(a.to(), b.to()))
 	})
 	return m, nil
 }
@@ -133,43 +156,46 @@ func readReport(name string) ([]report, error) {
 	}
 }
 
-// rank is the JSON of one rank; it is here when it ran under this launcher.
+// rank is the JSON of one process; it is here when it ran under this launcher.
 type rank struct {
 	Rank     int    `json:"rank"`
+	Replica  int    `json:"replica,omitempty"`
 	Node     string `json:"node"` // "site/node"; empty: no helper, or not known
 	Here     bool   `json:"here"`
 	Reported bool   `json:"reported"`
 }
 
-// pair is the JSON of one ordered pair of ranks that has a link.
+// pair is the JSON of one ordered pair of processes that has a link.
 type pair struct {
-	From      int    `json:"from"`
-	To        int    `json:"to"`
-	FromNode  string `json:"from_node"`
-	ToNode    string `json:"to_node"`
-	Connected bool   `json:"connected"` // always: others are not listed
+	From        int    `json:"from"`
+	FromReplica int    `json:"from_replica,omitempty"`
+	To          int    `json:"to"`
+	ToReplica   int    `json:"to_replica,omitempty"`
+	FromNode    string `json:"from_node"`
+	ToNode      string `json:"to_node"`
+	Connected   bool   `json:"connected"` // always: others are not listed
 	figures
 }
 
-// WriteJSON writes one object per line: the ranks that are known, and then the ordered
-// pairs that have a link, from ranks that ran here.
+// WriteJSON writes one object per line: the processes that are known, and then the ordered
+// pairs that have a link, from processes that ran here.
 func (m *Map) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
-	for r := range m.size {
-		node, known := m.node[r]
-		if !known && !m.isLocal(r) {
+	for _, p := range m.processes {
+		node, known := m.node[p]
+		if !known && !m.isLocal(p) {
 			continue
 		}
-		if err := enc.Encode(rank{Rank: r, Node: node, Here: m.isLocal(r), Reported: m.isLocal(r) && !slices.Contains(m.mute, r)}); err != nil {
+		if err := enc.Encode(rank{p.Rank, p.Replica, node, m.isLocal(p), m.isLocal(p) && !slices.Contains(m.mute, p)}); err != nil {
 			return err
 		}
 	}
 	for _, l := range m.links {
-		if err := enc.Encode(pair{l.Rank, l.Peer, m.node[l.Rank], m.node[l.Peer], true, l.figures}); err != nil {
+		if err := enc.Encode(pair{l.Rank, l.Replica, l.Peer, l.PeerReplica, m.node[l.from()], m.node[l.to()], true, l.figures}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Map) isLocal(r int) bool { return r >= m.first && r < m.first+m.count }
+func (m *Map) isLocal(p Process) bool { return p.Rank >= m.first && p.Rank < m.first+m.count }

@@ -119,7 +119,7 @@ func TestReportOfLibrary(t *testing.T) {
 	if ranks.EnvReport != mpilib.EnvReport {
 		t.Errorf("isthmus run sets %s, and mpilib reads %s", ranks.EnvReport, mpilib.EnvReport)
 	}
-	written, err := json.Marshal(mpilib.LinkInfo{Rank: 1, Node: "a/n1", Peer: 2, PeerNode: "b/n2", Technique: "relay", Via: "gateway", Proxy: "p1",
+	written, err := json.Marshal(mpilib.LinkInfo{Rank: 1, Replica: 11, Node: "a/n1", Peer: 2, PeerReplica: 12, PeerNode: "b/n2", Technique: "relay", Via: "gateway", Proxy: "p1",
 		Cipher: "c", Reason: "r", SetupMS: 3, Carriers: 4, RTTMS: 5, Bandwidth: 6, MessagesSent: 7, BytesSent: 8, MessagesReceived: 9, BytesReceived: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestReportOfLibrary(t *testing.T) {
 	if err := json.Unmarshal(written, &read); err != nil {
 		t.Fatal(err)
 	}
-	want := report{1, "a/n1", 2, "b/n2", figures{"relay", "gateway", "p1", "c", "r", 4, 3, 5, 6, 7, 8, 9, 10}}
+	want := report{1, 11, "a/n1", 2, 12, "b/n2", figures{"relay", "gateway", "p1", "c", "r", 4, 3, 5, 6, 7, 8, 9, 10}}
 	if read != want {
 		t.Errorf("%+v\nwant\n%+v", read, want)
 	}
@@ -171,5 +171,58 @@ func TestBrokenReport(t *testing.T) {
 	}
 	if _, err := Read(dir, 0, 1, 1); err == nil || !strings.Contains(err.Error(), "report of rank 0") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Replicas are shown one by one: each where it ran, with its own links. A pinned rank has one.
+func TestReplicas(t *testing.T) {
+	dir := t.TempDir()
+	for node, links := range map[string][]mpilib.LinkInfo{
+		"a/n1": {{Rank: 0, Node: "a/n1", Peer: 1, PeerNode: "a/n1", Technique: "local"}, {Rank: 1, Node: "a/n1", Peer: 1, PeerReplica: 1, PeerNode: "b/n1", Technique: "direct", MessagesSent: 3}},
+		"b/n1": {{Rank: 1, Replica: 1, Node: "b/n1", Peer: 1, PeerNode: "a/n1", Technique: "direct", MessagesReceived: 3}},
+	} {
+		var text bytes.Buffer
+		for _, l := range links {
+			if err := json.NewEncoder(&text).Encode(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.MkdirAll(filepath.Join(dir, node), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, node, ReportName), text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := ReadHosts(dir, map[Process]string{{0, 0}: "a/n1", {1, 0}: "a/n1", {2, 0}: "a/n1", {1, 1}: "b/n1", {2, 1}: "b/n2"}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := m.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"where the 3 ranks ran, in replicas; 0/1 is replica 1 of rank 0\na n1 ranks 0-2\nb n1 ranks 1/1\nb n2 ranks 2/1\n",
+		"\na a local 1 ", "\na b direct 1 unknown unknown 3, 0 ", "\nb a direct 1 unknown unknown 0, 3 ", "\nranks 2/1 left no report,",
+	} {
+		if !strings.Contains(squeeze(out.String()), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	var objects bytes.Buffer
+	if err := m.WriteJSON(&objects); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`{"rank":1,"replica":1,"node":"b/n1","here":true,"reported":true}`, `{"rank":2,"replica":1,"node":"b/n2","here":true,"reported":false}`,
+		`{"from":1,"to":1,"to_replica":1,"from_node":"a/n1","to_node":"b/n1",`, `{"from":1,"from_replica":1,"to":1,"from_node":"b/n1","to_node":"a/n1",`,
+	} {
+		if !strings.Contains(objects.String(), want) {
+			t.Errorf("no %s in\n%s", want, objects.String())
+		}
+	}
+	if n := strings.Count(objects.String(), "\n"); n != 8 {
+		t.Errorf("%d objects, want 8", n)
 	}
 }
