@@ -46,7 +46,7 @@ func (cfg *config) replication() engine.Replication {
 	return engine.Replication{
 		Expelled: expelled,
 		Replica:  p.Replica, Replicas: p.Replicas, Newcomers: p.Newcomers, Number: p.Number, Table: p.Table, SendDeterministic: p.SendDeterministic,
-		Kinds: points.Names, Line: func() string { return debug.CurrentCallsite().Line() },
+		Kinds: points.Names, Site: func() (string, string) { return debug.CurrentCallsite().Parts() },
 		InOrder: func(context uint32) bool { return context%comm.ContextsPerComm == comm.PointToPoint },
 	}
 }

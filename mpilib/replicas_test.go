@@ -410,29 +410,55 @@ func (c *collected) Errorf(format string, args ...any) {
 func TestReplicasDiverge(t *testing.T) {
 	send := func(ctx context.Context, c *Comm, data []int) error {
 		if c.Rank() == 0 {
-			return Send(ctx, c, data, 1, 0)
+			return Send(ctx, c, data, 1, 7)
 		}
-		_, err := Recv(ctx, c, data, 0, 0)
+		_, err := Recv(ctx, c, data, 0, 7)
 		return err
 	}
 	_, _, first, _ := runtime.Caller(0) // the calls are at lines before and after this one
 	reduce := func(ctx context.Context, c *Comm, data []int) error {
 		return Allreduce(ctx, c, data, []int{0}, Sum[int])
 	}
-	for line, f := range map[int]func(context.Context, *Comm, []int) error{first - 5: send, first + 2: reduce} {
+	for line, tt := range map[int]struct {
+		f    func(context.Context, *Comm, []int) error
+		call string
+	}{first - 5: {send, "Send to rank 1, tag 7"}, first + 2: {reduce, `Allreduce to rank [01]`}} {
 		c := &collected{T: t}
 		TestWorld(c, 2, func(ctx context.Context, c *Comm) error {
 			for i := range 300 {
-				if err := f(ctx, c, []int{i * (1 + c.World().Replica())}); err != nil {
+				if err := tt.f(ctx, c, []int{i * (1 + c.World().Replica())}); err != nil {
 					return err
 				}
 			}
 			return nil
 		}, withReplicas(2, replica.Parallel))
-		want := fmt.Sprintf(`rank [01]: replicas \d and \d differ in call \d+( to \d+)?, mpilib/replicas_test\.go:%d: messages of different content \(what is sent may depend`, line)
+		want := fmt.Sprintf(`rank [01]: replicas \d and \d differ in call \d+( to \d+)?, %s, mpilib/replicas_test\.go:%d: messages of different content \(what is sent may depend`, tt.call, line)
 		if got := c.text.String(); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("want %q: %s", want, got)
 		}
+	}
+}
+
+// A replica that sends less is found at the end, and the error says what to whom.
+func TestReplicaSendsLess(t *testing.T) {
+	c := &collected{T: t}
+	TestWorld(c, 2, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 1 {
+			_, err := Recv(ctx, c, []int{0}, 0, 7)
+			if c.World().Replica() == 0 {
+				_, err = Recv(ctx, c, []int{0}, 0, 7)
+			}
+			return err
+		}
+		for range 2 - c.World().Replica() {
+			if err := Send(ctx, c, []int{1}, 1, 7); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, withReplicas(2, replica.Parallel))
+	if got, want := c.text.String(), "rank 0: replicas 1 and 0 differ, in messages to rank 1, tag 7: the other sent more ("; !strings.Contains(got, want) {
+		t.Errorf("want %q: %s", want, got)
 	}
 }
 

@@ -16,8 +16,13 @@ type Callsite struct {
 	line string
 }
 
-// Line returns the line, "ring/main.go:17".
-func (s Callsite) Line() string { return s.line }
+// Parts returns the call, "Recv", and the line, "ring/main.go:17"; both are empty where the program did not call.
+func (s Callsite) Parts() (call, line string) {
+	if s.line == "" {
+		return "", ""
+	}
+	return s.name, s.line
+}
 
 // At is for the end of a sentence.
 func (s Callsite) At() string {

@@ -108,10 +108,10 @@ type Replication struct {
 	Number            int // of this process, if it is one of those; 0: it is not
 	Table             replica.Table
 	SendDeterministic bool
-	MaxKept           int                       // bytes; see replica.Config
-	InOrder           func(context uint32) bool // contexts in which the program itself sends; nil: none
-	Kinds             []string                  // names of the kinds of points, for reports
-	Line              func() string             // where the program called the library, for reports; nil: unknown. It waits for nothing
+	MaxKept           int                        // bytes; see replica.Config
+	InOrder           func(context uint32) bool  // contexts in which the program itself sends; nil: none
+	Kinds             []string                   // names of the kinds of points, for reports
+	Site              func() (call, line string) // what the program called of the library, and where, for reports; nil: unknown. It waits for nothing
 
 	// Expelled, if not nil, is called once the other processes take this one for failed: it must
 	// end without further output, since another one goes on in its place. It may be called with the

@@ -112,6 +112,9 @@ func (s *replicas) carryOut(f *replica.Effect) {
 	case replica.Lost:
 		s.rankLost(f.Rank)
 	case replica.Diverge:
+		if m := f.Divergence.Messages; m != nil {
+			m.Own = s.inOrder(m.Context)
+		}
 		s.fail(f.Divergence.Explained(s.e.cfg.SendDeterministic))
 	case replica.Seated:
 		if p := s.e.peers[f.Process]; p != nil {
@@ -200,10 +203,11 @@ func (s *replicas) send(r *Request, hold bool) {
 	s.calls++
 	s.traffic.Sends++
 	s.traffic.SendBytes += uint64(len(r.Buf))
+	call, line := s.site()
 	x := &sending{request: r, group: r.group, buf: s.copies.Clone(r.Buf)}
 	x.Send = replica.Send{
-		Context: r.Context, To: r.Peer, Tag: r.Tag, Bytes: len(x.buf), Digest: replica.Digest(x.buf), Call: s.calls, Line: s.line(),
-		InOrder: s.e.cfg.InOrder != nil && s.e.cfg.InOrder(r.Context), Synchronous: r.Mode == Synchronous, Owner: x,
+		Context: r.Context, To: r.Peer, Tag: r.Tag, Bytes: len(x.buf), Digest: replica.Digest(x.buf), Call: s.calls, Name: call, Line: line,
+		InOrder: s.inOrder(r.Context), Synchronous: r.Mode == Synchronous, Owner: x,
 	}
 	s.requestLinks(r.Peer)
 	s.open[x] = true
@@ -216,12 +220,17 @@ func (s *replicas) send(r *Request, hold bool) {
 	s.hold = false
 }
 
-// line returns where the program called the library.
-func (s *replicas) line() string {
-	if s.e.cfg.Line == nil {
-		return ""
+// inOrder reports whether the program itself sends the messages of a context.
+func (s *replicas) inOrder(context uint32) bool {
+	return s.e.cfg.InOrder != nil && s.e.cfg.InOrder(context)
+}
+
+// site returns what the program called of the library, and where.
+func (s *replicas) site() (call, line string) {
+	if s.e.cfg.Site == nil {
+		return "", ""
 	}
-	return s.e.cfg.Line()
+	return s.e.cfg.Site()
 }
 
 // complete completes a send for the program.
@@ -254,7 +263,7 @@ func (s *replicas) receive(r *Request) {
 	r.posting = &replica.Receive{Context: r.Context, Source: r.Peer, Tag: r.Tag, Owner: r}
 	s.unposted[r] = true
 	if r.Peer == AnySource {
-		r.posting.Line = s.line()
+		_, r.posting.Line = s.site()
 		s.requestLinks(s.e.cfg.Rank)
 	}
 	s.process.Post(r.posting)
@@ -482,7 +491,8 @@ func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (s
 	if err := s.seatError(); err != nil {
 		return "", err
 	}
-	at := s.process.Begin(kind, s.line())
+	_, line := s.site()
+	at := s.process.Begin(kind, line)
 	for {
 		woken := s.woken // before carryOut, which may give mu up
 		o, answer := s.process.Outcome(at)

@@ -1,7 +1,5 @@
 package replica
 
-import "fmt"
-
 // This file compares what this process sent with what others of its rank did: an acknowledgement has the digest
 // of the messages of the process that served the replica that acknowledges.
 
@@ -14,11 +12,11 @@ func (p *Process) claim(o *outgoing, rank, replica int, a AckEntry) {
 	for ; w.next <= min(w.last, o.sent); w.next++ {
 		s := o.sends[w.next-first]
 		if w.next == next {
-			w.first = place{s.Call, s.Line}
+			w.first = placeOf(s)
 		}
 		w.have = mix(w.have, s.Digest)
 		if w.next == w.last {
-			w.compare(p, place{s.Call, s.Line})
+			w.compare(p, s)
 		}
 	}
 	if w.next <= w.last {
@@ -32,13 +30,13 @@ func (o *outgoing) settleClaims(p *Process, s *Send) {
 	for _, w := range o.claims {
 		if w.next == s.nth {
 			if w.first.call == 0 {
-				w.first = place{s.Call, s.Line}
+				w.first = placeOf(s)
 			}
 			w.have = mix(w.have, s.Digest)
 			w.next++
 		}
 		if w.next > w.last {
-			w.compare(p, place{s.Call, s.Line})
+			w.compare(p, s)
 			continue
 		}
 		remaining = append(remaining, w)
@@ -46,23 +44,24 @@ func (o *outgoing) settleClaims(p *Process, s *Send) {
 	o.claims = remaining
 }
 
-// compare reports a difference, in calls up to last.
-func (w claim) compare(p *Process, last place) {
+// compare reports a difference, in calls up to that of last.
+func (w claim) compare(p *Process, last *Send) {
 	if w.have != w.want && w.want != 0 {
 		p.diverge(w.replica, Divergence{
-			First: w.first.call, Last: last.call, Lines: [2]string{w.first.line, last.line}, What: "messages of different content",
+			First: w.first.call, Last: last.Call, Names: [2]string{w.first.name, last.Name}, Lines: [2]string{w.first.line, last.Line},
+			Messages: &Messages{last.Context, last.To, last.Tag, last.InOrder}, What: "messages of different content",
 		})
 	}
 }
 
 // checkSurplus reports messages that others of this rank have sent, once this process sends nothing more.
-func (o *outgoing) checkSurplus(p *Process, d *destination) {
+func (o *outgoing) checkSurplus(p *Process, d *destination, k key) {
 	if p.rounds.mayBeBehind(p) {
 		return
 	}
 	for c, n := range o.acked {
 		if n > o.sent {
-			p.diverge(d.sender[c], Divergence{What: fmt.Sprintf("the other sent more messages to rank %d", d.rank)})
+			p.diverge(d.sender[c], Divergence{Messages: &Messages{Context: k.context, To: d.rank, Tag: k.tag}, What: "the other sent more"})
 			return
 		}
 	}

@@ -60,8 +60,25 @@ type Divergence struct {
 	Point    uint64    // where the difference is; 0: not in a point
 	First    uint64    // the difference is in this call,
 	Last     uint64    // or one up to this; 0: unknown
-	Lines    [2]string // where First and Last, or the point, are in the source; empty if unknown
+	Names    [2]string // what First and Last are called; empty if unknown
+	Lines    [2]string // where they, or the point, are in the source; empty if unknown
+	Messages *Messages // that differ; nil: unknown
 	What     string
+}
+
+// Messages are those of a stream. Their tag says something to the program if it is the program's own.
+type Messages struct {
+	Context uint32
+	To      int // rank
+	Tag     int
+	Own     bool
+}
+
+func (m *Messages) String() string {
+	if m.Own {
+		return fmt.Sprintf("to rank %d, tag %d", m.To, m.Tag)
+	}
+	return fmt.Sprintf("to rank %d", m.To)
 }
 
 func (d Divergence) Error() string {
@@ -74,13 +91,26 @@ func (d Divergence) Error() string {
 	case d.First > 0:
 		where = fmt.Sprintf(" in call %d to %d", d.First, d.Last)
 	}
-	switch first, last := d.Lines[0], d.Lines[1]; {
-	case first != "" && last != "" && first != last:
-		where += fmt.Sprintf(", %s to %s", first, last)
-	case first != "" || last != "":
-		where += ", " + cmp.Or(first, last)
+	names := span(d.Names, " and ")
+	switch {
+	case d.Messages == nil:
+	case names != "":
+		where += fmt.Sprintf(", %s %v", names, d.Messages)
+	default:
+		where += fmt.Sprintf(", in messages %v", d.Messages)
+	}
+	if lines := span(d.Lines, " to "); lines != "" {
+		where += ", " + lines
 	}
 	return fmt.Sprintf("rank %d: replicas %d and %d differ%s: %s", d.Rank, d.Replicas[0], d.Replicas[1], where, d.What)
+}
+
+// span writes what is known of both.
+func span(of [2]string, between string) string {
+	if of[0] == "" || of[1] == "" || of[0] == of[1] {
+		return cmp.Or(of[0], of[1])
+	}
+	return of[0] + between + of[1]
 }
 
 // Explained returns d with what may be its cause.

@@ -21,8 +21,8 @@ func (p *Process) Drain() {
 func checkAllSurplus(p *Process) {
 	for i := range p.peers {
 		d := &p.peers[i].destination
-		for _, o := range d.outgoing {
-			o.checkSurplus(p, d)
+		for k, o := range d.outgoing {
+			o.checkSurplus(p, d, k)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (p *Process) Outcome(at uint64) (Outcome, Answer) {
 	position := l.positions[at]
 	e := l.entries[position-l.base-1]
 	if o := l.open[at]; e.Kind != o.kind || e.Sent != o.sent {
-		what := "what the program sent before is not the same"
+		what := fmt.Sprintf("what the program sent before this %s is not the same", p.cfg.kindName(e.Kind))
 		if e.Kind != o.kind {
 			what = fmt.Sprintf("%s, and in the other %s", p.cfg.kindName(o.kind), p.cfg.kindName(e.Kind))
 		}

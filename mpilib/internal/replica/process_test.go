@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -72,7 +73,7 @@ func TestContentDiverges(t *testing.T) {
 		p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 2, MaxKept: 1 << 20}) // replica 1 of rank 0
 		ack := Message{Kind: Ack, Acks: []AckEntry{{Context: 4, Tag: 1, Count: 3, Digest: mix(mix(mix(0, 10), 11), 12)}}}
 		send := func(call, digest uint64) {
-			p.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: digest, Call: call})
+			p.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: digest, Call: call, Name: []string{"Send", "Isend"}[call/9], Line: fmt.Sprint("a.go:", call), InOrder: true})
 		}
 		send(7, 10)
 		send(8, 11)
@@ -92,7 +93,10 @@ func TestContentDiverges(t *testing.T) {
 		}
 		d := divergence(p)
 		if d == nil || d.Rank != 0 || d.Replicas != [2]int{1, 0} || d.First != 7 || d.Last != 9 {
-			t.Errorf("late %v: %+v", late, d)
+			t.Fatalf("late %v: %+v", late, d)
+		}
+		if got, want := d.Error(), "rank 0: replicas 1 and 0 differ in call 7 to 9, Send and Isend to rank 1, tag 1, a.go:7 to a.go:9: messages of different content"; got != want {
+			t.Errorf("late %v: %s, want %s", late, got, want)
 		}
 	}
 }
@@ -107,8 +111,8 @@ func TestSendsDiverge(t *testing.T) {
 		t.Fatalf("too early: %v", d)
 	}
 	p.Drain()
-	if divergence(p) == nil {
-		t.Error("the program ends, and another replica has sent more: no divergence")
+	if d := divergence(p); d == nil || d.Error() != "rank 0: replicas 1 and 0 differ, in messages to rank 1: the other sent more" {
+		t.Errorf("the program ends, and another replica has sent more: %v", d)
 	}
 
 	leader := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 0, MaxKept: 1 << 20})

@@ -11,7 +11,8 @@ type Send struct {
 	Bytes   int
 	Digest  uint64 // of the content, by a function that is the same in all processes
 	Call    uint64 // of the program, for reports,
-	Line    string // and where that is in its source; empty if unknown
+	Name    string // what it is called, such as Bcast, and
+	Line    string // where that is in its source; both are empty if unknown
 	// InOrder says that the program itself sends the message, so that it has the same place among the
 	// points and other such messages in all replicas. Messages of schedules have not.
 	InOrder bool
@@ -81,9 +82,11 @@ type claim struct {
 
 // place is where the program sends something.
 type place struct {
-	call uint64 // 0: unknown
-	line string
+	call       uint64 // 0: unknown
+	name, line string
 }
+
+func placeOf(s *Send) place { return place{s.Call, s.Name, s.Line} }
 
 func newDestination(rank, replicas int) destination {
 	return destination{
@@ -225,7 +228,7 @@ func (p *Process) acknowledged(from int, acks []AckEntry) error {
 		o.acked[c] += uint64(a.Count)
 		p.release(d, o)
 		if p.draining {
-			o.checkSurplus(p, d)
+			o.checkSurplus(p, d, k)
 		}
 		d.forget(p, k, o)
 	}
