@@ -225,3 +225,34 @@ func TestReplicatedKernels(t *testing.T) {
 	}
 	w.AwaitNoJobs()
 }
+
+// Programs that go by where their ranks are, by the clock, and by who comes first, do so alike in all replicas of a rank, though the
+// sets are placed otherwise: the first one is at two sites, and the second one has its ranks there in another order. The map shows all.
+func TestReplicatedPrograms(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	labtest.NeedLab(t)
+	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, threeSites())
+	w.AwaitHosts(4)
+	examples := labtest.Program(t, "-lab")
+	hosts := "n1@open:2,n1@closed:2,n2@closed:2,n2@open:2"
+	for _, program := range []struct{ args, want string }{
+		{"tsqr --rows 2000 --cols 6 --repeat 2 --json", `"sites":2`},
+		{"ray2mesh --rays 200 --pattern vanilla,hierarchical --json", `"sites":2`},
+		{"traffic --for 1s", "all right"},
+		{"pingpong --max 1024 --reps 3", "1024"},
+	} {
+		name, _, _ := strings.Cut(program.args, " ")
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, status := labtest.Run(t, w.Isthmus(append([]string{"run", "--replicas", "2", "--hosts", hosts, "--installed", "--show-map", examples, "example"}, strings.Fields(program.args)...)...))
+			if status != 0 || !strings.Contains(stdout, program.want) || strings.Contains(stderr, "than another") {
+				t.Errorf("status %d, want %s in\n%s\nand no difference in\n%s", status, program.want, stdout, stderr)
+			}
+			for _, want := range []string{"where the 4 ranks ran, in replicas", "ranks 0-1\n", "ranks 2-3\n", "ranks 0-1/1\n", "ranks 2-3/1\n"} {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("no %q in\n%s", want, stderr)
+				}
+			}
+		})
+	}
+	w.AwaitNoJobs()
+}
