@@ -86,6 +86,7 @@ type Engine struct {
 	dead    []int // failed world ranks, in the order in which this process learned of them
 	failed  []int // failed processes, likewise
 	outcast bool  // others consider this process failed
+	parted  bool  // Goodbye has waited for all that have links
 
 	events eventQueue
 	seeker seeker
@@ -167,10 +168,10 @@ func (e *Engine) Rank() int { return e.cfg.Rank }
 func (e *Engine) Size() int { return e.cfg.Size }
 
 // Attach hands the engine a link, which the engine owns from then on. It closes a second
-// link to the same peer, and one that comes after Close.
+// link to the same peer, and one that comes when Goodbye has returned, or after Close.
 func (e *Engine) Attach(l *link.Link) {
 	e.mu.Lock()
-	if e.ctx.Err() != nil { // Close waits for work, to which nothing may be added any more
+	if e.parted || e.ctx.Err() != nil { // Close waits for work, to which nothing may be added any more
 		e.mu.Unlock()
 		e.rejectLink(l)
 		return

@@ -89,9 +89,6 @@ func (p *peer) sendHistory() {
 	for first, n := range p.e.core.Revocations() {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
 	}
-	if p.e.core.Closed() != nil && p.e.replicas.isOver() {
-		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye}) // the reports above come first
-	}
 }
 
 // rejectLink closes a link that is not used, after an envelope with the reason, so that its

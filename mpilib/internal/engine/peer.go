@@ -39,6 +39,7 @@ type peer struct {
 
 // goodbyeState is the state of this process's goodbye to a peer.
 type goodbyeState struct {
+	sent   bool
 	done   chan struct{} // closed when the peer has read everything sent to it, or never will
 	isDone bool          // done is closed
 	byPeer bool          // the peer confirmed it before the link ended
@@ -217,14 +218,46 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		errs = append(errs, e.replicas.end(ctx))
 	}
 	e.drain(ctx)
-	var open []*peer
 	for _, p := range e.peers {
 		if p != nil {
 			p.slots.fail(e.core.Closed()) // no value may follow the goodbye
 		}
-		if p == nil || p.proto.Failed != nil || !p.transport.connected() && !p.transport.queued() && p.proto.Backlog() == 0 {
+	}
+	var silent []int
+	for open := e.partFrom(); len(open) > 0; open = e.partFrom() { // links may come meanwhile
+		e.mu.Unlock()
+		for _, p := range open {
+			select {
+			case <-p.goodbye.done:
+			case <-ctx.Done():
+			}
+			parted, err := p.goodbyeDone()
+			switch {
+			case !parted:
+				silent = append(silent, p.rank)
+			case err != nil:
+				errs = append(errs, err)
+			}
+		}
+		e.mu.Lock()
+	}
+	e.parted = true // a later link is rejected, which says goodbye
+	e.mu.Unlock()
+
+	if len(silent) > 0 {
+		errs = append(errs, fmt.Errorf("%s not confirmed that everything was read: %w", protocol.DescribeRanks(silent), ctx.Err()))
+	}
+	return errors.Join(errs...)
+}
+
+// partFrom sends a goodbye to each peer that has a link, or is to get one for what is queued, and has been sent none yet, and
+// returns these peers. mu is held, and released meanwhile.
+func (e *Engine) partFrom() (open []*peer) {
+	for _, p := range e.peers {
+		if p == nil || p.goodbye.sent || p.proto.Failed != nil || !p.transport.connected() && !p.transport.queued() && p.proto.Backlog() == 0 {
 			continue // no goodbye is needed
 		}
+		p.goodbye.sent = true
 		open = append(open, p)
 		if !p.proto.Gone {
 			p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
@@ -232,26 +265,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		}
 	}
 	e.rings.serve()
-	e.mu.Unlock()
-
-	var silent []int
-	for _, p := range open {
-		select {
-		case <-p.goodbye.done:
-		case <-ctx.Done():
-		}
-		parted, err := p.goodbyeDone()
-		switch {
-		case !parted:
-			silent = append(silent, p.rank)
-		case err != nil:
-			errs = append(errs, err)
-		}
-	}
-	if len(silent) > 0 {
-		errs = append(errs, fmt.Errorf("%s not confirmed that everything was read: %w", protocol.DescribeRanks(silent), ctx.Err()))
-	}
-	return errors.Join(errs...)
+	return open
 }
 
 // drain waits until every announced message is taken or never will be: buffered sends are

@@ -26,7 +26,6 @@ type replicas struct {
 	open     map[*sending]bool // sends that are not complete for the program
 	unposted map[*Request]bool // receives
 	ending   bool              // the program is over
-	over     bool              // and no other process needs this one
 	failure  error             // why this process cannot go on; nil: it can
 	waiting  int               // points that wait for a decision
 	woken    chan struct{}     // closed when points may be ready, or the process may have come to its end
@@ -335,9 +334,6 @@ func (s *replicas) withdraw(r *Request) {
 	s.process.Withdraw(r.posting)
 }
 
-// isOver reports whether no other process needs this one, once its program is over.
-func (s *replicas) isOver() bool { return s == nil || s.over }
-
 // wake wakes the goroutines that wait for an outcome, or for the end.
 func (s *replicas) wake() {
 	close(s.woken)
@@ -461,7 +457,6 @@ func (s *replicas) end(ctx context.Context) error {
 		case s.failure != nil:
 			return s.failure
 		case ended:
-			s.over = true
 			return nil
 		case s.e.ctx.Err() != nil: // Close was called meanwhile
 			return s.e.core.Closed()

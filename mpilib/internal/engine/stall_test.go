@@ -524,6 +524,71 @@ func TestLinkFailsWhileMoving(t *testing.T) {
 	}
 }
 
+// A link that comes after Goodbye has looked at all peers is told of it, too, whether Goodbye still waits for another one or has
+// returned: its peer would take the end of the link for a failure.
+func TestGoodbyeOnLateLinks(t *testing.T) {
+	mine, peer := sockets(t)
+	e := New(Config{Rank: 0, Size: 4})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	bye := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { bye <- e.Goodbye(ctx) }()
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+	for rank := uint32(2); rank < 4; rank++ {
+		mine, late := sockets(t)
+		defer late.Close()
+		e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: rank}})
+		if rank == 2 {
+			say(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
+		} else {
+			e.Close()
+		}
+		expect(t, late, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+		if rank == 3 {
+			return
+		}
+		select {
+		case err := <-bye:
+			t.Fatalf("a link is not waited for: %v", err)
+		default:
+		}
+		say(t, late, wire.Envelope{Kind: wire.EnvelopeConfirm})
+		if err := <-bye; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A message for which there was no link yet is sent before the goodbye.
+func TestGoodbyeAfterLateLink(t *testing.T) {
+	const size = 100 << 10
+	mine, peer := sockets(t)
+	e := New(Config{Rank: 0, Size: 2, Connect: func(context.Context, int) error { return nil }})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	var r Request
+	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, size), Buffered, true)
+	bye := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { bye <- e.Goodbye(ctx) }()
+	eventually(t, e, "the program is over", func() bool { return e.core.Closed() != nil })
+	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: size})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
+	io.CopyN(io.Discard, peer, protocol.FirstCredit)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: size})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: size - protocol.FirstCredit})
+	io.CopyN(io.Discard, peer, size-protocol.FirstCredit)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
+	if err := <-bye; err != nil {
+		t.Error(err)
+	}
+}
+
 // A message of a buffered send is received though its sender finalizes at once, and
 // one that is never received holds nobody.
 func TestBufferedBeforeGoodbye(t *testing.T) {
