@@ -271,6 +271,7 @@ func (c *Carrier) wrote(n int, err error) {
 		c.parting = nil
 		s.lost(c, parting)
 	case err != nil:
+		s.ackSent = 0 // no write is left that could decide whether the stream is done
 		s.failed(c, c.died(fmt.Errorf("writing: %w", err)))
 	}
 }

@@ -279,19 +279,20 @@ func (s stingy) TryWriteVec(bufs ...[]byte) (int, error) {
 }
 
 // TestPeerIsFasterThanTheLastWrite: the peer has received the last acknowledgement and is gone
-// before the call that writes it returns here.
+// before the call that writes it returns here, with success or not, and the end is read before that or after.
 func TestPeerIsFasterThanTheLastWrite(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  error // error of the call
+		read bool  // the end, before the call returns
 		lost int   // carriers that this end reports as lost
-	}{{"written", nil, 0}, {"who knows", net.ErrClosed, 1}} {
+	}{{"written", nil, true, 0}, {"who knows", net.ErrClosed, true, 1}, {"not read", net.ErrClosed, false, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.watch()
 				a, b := w.pair("tcp")
-				slow := &tardy{Conn: ConnOf(b), err: tc.err, over: make(chan struct{})}
+				slow := &tardy{Conn: ConnOf(b), err: tc.err, read: tc.read, over: make(chan struct{})}
 				w.attach(&road{ends: [2]net.Conn{a, slow}, cut: func() { reset(a); reset(b) }})
 				x, y := w.ends[0], w.ends[1]
 				if err := y.CloseWrite(); err != nil {
@@ -326,11 +327,12 @@ func TestPeerIsFasterThanTheLastWrite(t *testing.T) {
 }
 
 // tardy is a connection whose writes, once they are late, return only after reading has ended and
-// the reader has had time to check the state.
+// the reader has had time to check the state; or long before reading ends.
 type tardy struct {
 	Conn
 	late atomic.Bool
 	err  error
+	read bool // what ends first is reading
 	once sync.Once
 	over chan struct{} // closed when reading ends
 }
@@ -338,6 +340,9 @@ type tardy struct {
 func (c *tardy) ReadVec(bufs ...[]byte) (int, error) {
 	n, err := c.Conn.ReadVec(bufs...)
 	if err == io.EOF {
+		if !c.read {
+			time.Sleep(time.Second)
+		}
 		c.once.Do(func() { close(c.over) })
 	}
 	return n, err
@@ -347,8 +352,10 @@ func (c *tardy) WriteVec(bufs ...[]byte) (int, error) {
 	late := c.late.Load()
 	n, err := c.Conn.WriteVec(bufs...)
 	if late && err == nil {
-		<-c.over
-		time.Sleep(10 * time.Millisecond)
+		if c.read {
+			<-c.over
+			time.Sleep(10 * time.Millisecond)
+		}
 		err = c.err
 	}
 	return n, err
