@@ -224,7 +224,8 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		}
 	}
 	var silent []int
-	for open := e.partFrom(); len(open) > 0; open = e.partFrom() { // links may come meanwhile
+	for open := partFrom(e.peers); len(open) > 0; open = partFrom(e.peers) { // links may come meanwhile
+		e.rings.serve()
 		e.mu.Unlock()
 		for _, p := range open {
 			select {
@@ -251,9 +252,9 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 }
 
 // partFrom sends a goodbye to each peer that has a link, or is to get one for what is queued, and has been sent none yet, and
-// returns these peers. mu is held, and released meanwhile.
-func (e *Engine) partFrom() (open []*peer) {
-	for _, p := range e.peers {
+// returns these peers. mu is held.
+func partFrom(peers []*peer) (open []*peer) {
+	for _, p := range peers {
 		if p == nil || p.goodbye.sent || p.proto.Failed != nil || !p.transport.connected() && !p.transport.queued() && p.proto.Backlog() == 0 {
 			continue // no goodbye is needed
 		}
@@ -264,7 +265,6 @@ func (e *Engine) partFrom() (open []*peer) {
 			p.transport.link.wakeWriter()
 		}
 	}
-	e.rings.serve()
 	return open
 }
 
