@@ -17,8 +17,8 @@ type Place struct {
 	Rank int
 	Copy int // the copy of the rank, from 0
 
-	// Merged means that several replicas of the rank write the output together, on several hosts; the
-	// tag is the rank alone.
+	// Merged means that the process is one of several replicas, on several hosts, that write the standard output of the rank
+	// together. Its tag is the rank alone. Each replica has its own standard error, tagged [rank.copy].
 	Merged bool
 }
 
@@ -27,7 +27,8 @@ type Place struct {
 // concurrently by one goroutine each.
 type Output interface {
 	// Of returns the writers for the standard output and standard error of a process. If a Write
-	// fails because the output is no longer read, the process gets the error.
+	// fails because the output is no longer read, the process gets the error. Of replicas that write one
+	// standard output the caller uses one writer for that, whichever.
 	Of(p Place) (stdout, stderr io.Writer, err error)
 
 	// Close writes buffered data, and closes what Of opened. No writer is used afterwards.
@@ -47,12 +48,13 @@ func NewOutput(form string, stdout, stderr io.Writer) (Output, error) {
 }
 
 // Lines merges output line by line, so that lines do not mix, each after the tag [host:rank], or
-// [rank]. A
-// line of more than 64 KiB is split. A nil writer discards.
+// [rank] or [rank.copy] of replicas. A line of more than 64 KiB is split. A nil writer discards.
 func Lines(stdout, stderr io.Writer) Output {
 	m := &merged{}
-	m.form = func(out []byte, p Place, _ string, line []byte) []byte {
+	m.form = func(out []byte, p Place, stream string, line []byte) []byte {
 		switch {
+		case p.Merged && stream == "stderr":
+			out = fmt.Appendf(out, "[%d.%d] ", p.Rank, p.Copy)
 		case p.Merged:
 			out = fmt.Appendf(out, "[%d] ", p.Rank)
 		case p.Host != "":
@@ -65,12 +67,15 @@ func Lines(stdout, stderr io.Writer) Output {
 }
 
 // JSON writes one object for each line of each process, one object per line, all to out: rank, copy
-// (if it is not the first), host (if known), stream ("stdout" or "stderr") and text, without a
+// (if it is not the first, and not of what replicas write together), host (if known), stream ("stdout" or "stderr") and text, without a
 // newline at its end. Bytes that are not valid UTF-8 become U+FFFD; a line of more than 64 KiB
 // becomes several objects.
 func JSON(out io.Writer) Output {
 	m := &merged{}
 	m.form = func(b []byte, p Place, stream string, line []byte) []byte {
+		if p.Merged && stream == "stdout" {
+			p.Copy = 0
+		}
 		object, _ := json.Marshal(struct { // strings and numbers do not fail
 			Rank   int    `json:"rank"`
 			Copy   int    `json:"copy,omitempty"`
@@ -156,32 +161,45 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 }
 
 // Folder writes the output of each process, unmodified, to separate files in a folder: rank.N.out
-// and rank.N.err, or rank.N.C.out for a copy C that is not the first. Existing files are replaced.
+// and rank.N.err, or rank.N.C.out for a copy C that is not the first; what replicas write together to rank.N.out. Existing files are replaced.
 func Folder(dir string) (Output, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
-	return &folder{dir: dir}, nil
+	return &folder{dir: dir, files: map[string]*os.File{}}, nil
 }
 
 type folder struct {
 	dir   string
-	files []*os.File
+	files map[string]*os.File
 }
 
 func (f *folder) Of(p Place) (stdout, stderr io.Writer, err error) {
-	name := fmt.Sprintf("rank.%d", p.Rank)
+	rank := fmt.Sprintf("rank.%d", p.Rank)
+	process := rank
 	if p.Copy > 0 {
-		name += fmt.Sprintf(".%d", p.Copy)
+		process += fmt.Sprintf(".%d", p.Copy)
 	}
-	var files [2]*os.File
-	for i, suffix := range []string{".out", ".err"} {
-		if files[i], err = os.Create(filepath.Join(f.dir, name+suffix)); err != nil {
-			return nil, nil, err
+	if !p.Merged {
+		rank = process
+	}
+	out, err := f.file(rank + ".out")
+	if err != nil {
+		return nil, nil, err
+	}
+	diagnostics, err := f.file(process + ".err")
+	return out, diagnostics, err
+}
+
+// file returns the file of that name: one for all processes that have it, of which one may come in the place of another.
+func (f *folder) file(name string) (file *os.File, err error) {
+	if f.files[name] == nil {
+		if file, err = os.Create(filepath.Join(f.dir, name)); err != nil {
+			return nil, err
 		}
-		f.files = append(f.files, files[i])
+		f.files[name] = file
 	}
-	return files[0], files[1], nil
+	return f.files[name], nil
 }
 
 func (f *folder) Close() error {

@@ -79,6 +79,52 @@ func TestOutputInFiles(t *testing.T) {
 	}
 }
 
+// Replicas that write one standard output have their own standard error.
+func TestOutputOfReplicas(t *testing.T) {
+	var stdout, stderr, objects bytes.Buffer
+	dir := t.TempDir()
+	files, err := Folder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Output{Lines(&stdout, &stderr), JSON(&objects), files} {
+		for c, text := range []string{"first\n", "second\n", "first again\n"} {
+			out, diagnostics, err := o.Of(Place{Rank: 3, Copy: c % 2, Merged: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c == 1 {
+				out.Write([]byte("of both\n"))
+			}
+			diagnostics.Write([]byte(text))
+		}
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []struct{ got, want string }{
+		{stdout.String(), "[3] of both\n"},
+		{stderr.String(), "[3.0] first\n[3.1] second\n[3.0] first again\n"},
+		{objects.String(), `{"rank":3,"stream":"stderr","text":"first"}
+{"rank":3,"stream":"stdout","text":"of both"}
+{"rank":3,"copy":1,"stream":"stderr","text":"second"}
+{"rank":3,"stream":"stderr","text":"first again"}
+`},
+	} {
+		if c.got != c.want {
+			t.Errorf("got\n%s\nwant\n%s", c.got, c.want)
+		}
+	}
+	for name, want := range map[string]string{"rank.3.out": "of both\n", "rank.3.err": "first\nfirst again\n", "rank.3.1.err": "second\n"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+		}
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 3 {
+		t.Errorf("there is %v, %v", all, err)
+	}
+}
+
 // An error in creating the folder is returned before anything starts.
 func TestOutputWithoutAFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
