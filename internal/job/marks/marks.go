@@ -1,5 +1,5 @@
 // Package marks puts marks into the output of a process and takes them out again. A mark says where in its output a process was when its
-// state was saved, or loaded: only the output itself has an order with what the program writes. A process of a job
+// state was saved, or loaded, or another one joined it: only the output itself has an order with what the program writes. A process of a job
 // with a secret writes marks; whoever knows the secret takes them out, and others see an
 // application program command (ECMA-48, section 8.3.2), which terminals ignore.
 //
@@ -9,6 +9,7 @@ package marks
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"io"
 )
@@ -16,13 +17,14 @@ import (
 // Env has the secret in the environment of a process. Without it the process writes no marks.
 const Env = "ISTHMUS_OUTPUT_MARKS"
 
-// A Kind says what happened to the state.
+// A Kind says what happened.
 type Kind byte
 
 // The kinds.
 const (
 	Saved  Kind = 's'
 	Loaded Kind = 'l' // the process goes on with it
+	Joined Kind = 'j' // another process does, and is one of the rank's from here on; the ID is its Number
 )
 
 // A Mark is one of a process's output. Saved and Loaded of one state have the same ID.
@@ -31,8 +33,17 @@ type Mark struct {
 	ID   ID
 }
 
-// An ID is a state's.
+// An ID is a state's, or stands for a process.
 type ID [8]byte
+
+// ProcessID returns the ID that stands for a process of the job, by its number.
+func ProcessID(number int) (id ID) {
+	binary.BigEndian.PutUint64(id[:], uint64(number))
+	return id
+}
+
+// Number returns the number of the process that id stands for.
+func (id ID) Number() int { return int(binary.BigEndian.Uint64(id[:])) }
 
 // NewID returns one that no other state has.
 func NewID() (id ID) {

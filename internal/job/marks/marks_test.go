@@ -38,6 +38,9 @@ func TestReader(t *testing.T) {
 
 func TestSecrets(t *testing.T) {
 	secret, id := NewSecret(), NewID()
+	if ProcessID(77).Number() != 77 {
+		t.Error("another process")
+	}
 	if secret == NewSecret() || id == NewID() {
 		t.Error("the same twice")
 	}

@@ -38,7 +38,7 @@ type Program struct {
 // Come returns when the program may go on: mostly at once. An error may be that of one process only, which
 // then leaves the job.
 func (p *Program) Come(ctx context.Context) error {
-	epoch, err := p.begin()
+	before, err := p.begin()
 	if err != nil {
 		return err
 	}
@@ -47,12 +47,12 @@ func (p *Program) Come(ctx context.Context) error {
 	for {
 		var step replica.Step
 		var data []byte
-		changed := false
+		now := before
 		woken, err := engine.Milestones(p.World.Engine, func(m replica.Milestones, _ *protocol.Core) {
 			if step = m.Step(); step == replica.Load {
 				data = m.State()
 			}
-			changed = m.Layout().Epoch != epoch
+			now = m.Layout()
 		})
 		switch {
 		case err != nil:
@@ -64,11 +64,15 @@ func (p *Program) Come(ctx context.Context) error {
 				return p.giveUp(ctx)
 			}
 		case step == replica.Pass:
-			if changed {
+			if now.Epoch != before.Epoch {
 				p.restart()
 			}
 			if loaded != (marks.ID{}) {
 				p.mark(marks.Loaded, loaded) // now it has its seat
+				return saving
+			}
+			for _, q := range now.Newcomers(p.World.Engine.Rank(), before) {
+				p.mark(marks.Joined, marks.ProcessID(q))
 			}
 			return saving
 		case step == replica.Save:
@@ -84,11 +88,11 @@ func (p *Program) Come(ctx context.Context) error {
 	}
 }
 
-// begin says that the program has come, and returns the epoch of the layout.
-func (p *Program) begin() (epoch uint32, err error) {
+// begin says that the program has come, and returns the layout.
+func (p *Program) begin() (before replica.Layout, err error) {
 	what := ""
 	_, err = engine.Milestones(p.World.Engine, func(m replica.Milestones, c *protocol.Core) {
-		epoch = m.Layout().Epoch
+		before = m.Layout()
 		if what = c.Unfinished(comm.Predefined); what == "" {
 			m.Come()
 		}
@@ -96,7 +100,7 @@ func (p *Program) begin() (epoch uint32, err error) {
 	if what != "" {
 		err = fmt.Errorf("%w: %s at a milestone, and a process that comes could not have it; end it before", mpi.ErrReplicated, what)
 	}
-	return epoch, err
+	return before, err
 }
 
 // takeStep takes a step that needs no bytes.

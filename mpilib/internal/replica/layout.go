@@ -82,6 +82,16 @@ func (l Layout) Holders(rank int) iter.Seq[int] {
 	}
 }
 
+// Newcomers returns the processes of a rank that were none of it in a layout before.
+func (l Layout) Newcomers(rank int, before Layout) (all []int) {
+	for c := range l.Replicas {
+		if q := l.Process(rank, c); q != before.Process(rank, c) {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
 // Name describes a process.
 func (l Layout) Name(process int) string {
 	if l.seatOf(process) < 0 {

@@ -1,6 +1,9 @@
 package replica
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // Replica c of a rank is process c*Ranks + rank, so that the first replicas have the numbers of a
 // job without replicas.
@@ -17,6 +20,28 @@ func TestLayout(t *testing.T) {
 	}
 	if next != l.Size() {
 		t.Errorf("%d processes, want %d", l.Size(), next)
+	}
+}
+
+func TestNewcomers(t *testing.T) {
+	first := Layout{Ranks: 2, Replicas: 3, Spares: 3}
+	second := first.next([]Move{{Seat: 2, Process: 6}, {Seat: 1, Process: 7}})
+	third := second.next([]Move{{Seat: 4, Process: 8}})
+	for _, c := range []struct {
+		now, before Layout
+		rank        int
+		want        []int
+	}{
+		{first, first, 0, nil},
+		{second, first, 0, []int{6}},
+		{second, first, 1, []int{7}},
+		{third, second, 0, []int{8}},
+		{third, second, 1, nil},
+		{third, first, 0, []int{6, 8}},
+	} {
+		if got := c.now.Newcomers(c.rank, c.before); !slices.Equal(got, c.want) {
+			t.Errorf("rank %d, layout %d after %d: %v, want %v", c.rank, c.now.Epoch, c.before.Epoch, got, c.want)
+		}
 	}
 }
 
