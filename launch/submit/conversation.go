@@ -31,14 +31,13 @@ type event struct {
 	from *conversation
 	say  *gatepb.ToSubmitter // a message from the node; nil: one of the fields below
 
-	unreachable error  // the first stream could not be opened: the node received nothing
-	broken      error  // a stream broke, and the conversation opens another
-	back        bool   // the new stream works
-	lost        error  // no stream worked in time, or the node no longer knows the reservation
-	staged      bool   // the node has all files
-	output      error  // a process's output could not be delivered
-	diverged    string // how a replica writes something else than the others
-	fault       error  // a file could not be read here
+	unreachable error // the first stream could not be opened: the node received nothing
+	broken      error // a stream broke, and the conversation opens another
+	back        bool  // the new stream works
+	lost        error // no stream worked in time, or the node no longer knows the reservation
+	staged      bool  // the node has all files
+	output      error // a process's output could not be delivered
+	fault       error // a file could not be read here
 
 	// Of a submission for a process that replaces another one, from is nil, and one of the fields below is set.
 	replacement *replacement
@@ -357,12 +356,6 @@ func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error
 	return nil
 }
 
-func (c *conversation) emitDiverged(ctx context.Context, all []string) {
-	for _, diverged := range all {
-		c.emit(ctx, event{diverged: diverged})
-	}
-}
-
 // handle handles an event: each counts once, in order.
 func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error {
 	c.mu.Lock()
@@ -379,13 +372,9 @@ func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error 
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Output:
 		size += len(say.Output.Data)
-		var diverged []string
-		diverged, err = c.sink.output(c.node, say.Output)
-		c.emitDiverged(ctx, diverged)
+		err = c.sink.output(c.node, say.Output)
 	case *gatepb.ToSubmitter_Exited:
-		var diverged []string
-		diverged, err = c.sink.ended(processOf(say.Exited.Process), endedWell(say.Exited))
-		c.emitDiverged(ctx, diverged)
+		err = c.sink.ended(processOf(say.Exited.Process), say.Exited)
 	case *gatepb.ToSubmitter_File:
 		size += len(say.File.Data)
 		c.sink.file(c.node, say.File)

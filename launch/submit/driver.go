@@ -137,8 +137,18 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 	r := &Result{Places: d.places, Staged: sent, Hosts: len(d.talks), Sources: d.outcome.sources(d.places, d.broken)}
 	d.addReplaced(r)
 	d.cancel()
-	d.wg.Wait() // no more files come
+	d.wg.Wait() // no more output and files come
 	d.dropFiles(r)
+	if d.replacement != nil {
+		return r, err
+	}
+	for _, fault := range d.sink.close() {
+		if err == nil {
+			err = fault
+		} else if d.cause == nil {
+			d.progress(Progress{Step: "diverged", Who: fault.Error()})
+		}
+	}
 	return r, err
 }
 
@@ -305,10 +315,6 @@ func (d *driver) handleEvent(e event) {
 		d.ready(node)
 	case e.fault != nil:
 		d.failed(e.fault)
-	case e.diverged != "":
-		if d.cause == nil { // replicas that are ended do not end at the same place
-			d.progress(Progress{Step: "diverged", Who: e.diverged})
-		}
 	case e.output != nil:
 		d.failed(outputError(e.rank(), e.output))
 	default:
@@ -378,7 +384,7 @@ func (d *driver) markMissing(node overlay.NodeID) {
 			continue
 		}
 		for _, process := range p.Processes {
-			if _, err := d.sink.ended(process, false); err != nil {
+			if err := d.sink.ended(process, nil); err != nil {
 				d.failed(outputError(process.Rank, err))
 			}
 			d.ended(d.outcome.lost(node, process, d.over[node]))
@@ -496,6 +502,11 @@ func (d *driver) checkDeadlines(now time.Time) {
 	}
 	d.giveUpSilent(now)
 	d.giveUpDetected(now)
+	if d.replacement == nil && d.cause == nil {
+		for _, fault := range d.sink.faults(now) {
+			d.progress(Progress{Step: "diverged", Who: fault})
+		}
+	}
 	if !d.killAt.IsZero() && !now.Before(d.killAt) {
 		d.killAt = time.Time{}
 		d.quitAt = now.Add(killTime)

@@ -53,6 +53,7 @@ func TestAReplicaComesBack(t *testing.T) {
 		p.say("begin\none\n")
 		<-loaded
 		p.mark(marks.Mark{Kind: marks.Saved, ID: state})
+		p.mark(marks.Mark{Kind: marks.Joined, ID: marks.ProcessID(2)})
 		p.say("two\n")
 		<-runs
 		killed(p)
@@ -207,72 +208,69 @@ func TestUnneededNewcomer(t *testing.T) {
 // The output of a rank is right in whichever order the streams of its processes arrive, and where it cannot be, that is said.
 func TestStreamOfNewcomer(t *testing.T) {
 	const secret = "s"
-	first, second, newcomer := allocate.Process{}, allocate.Process{Copy: 1}, allocate.Process{Rank: 2}
 	id := marks.ID{1}
-	saved, loaded := marks.Mark{Kind: marks.Saved, ID: id}, marks.Mark{Kind: marks.Loaded, ID: id}
 	for _, tc := range []struct {
-		name, steps, want string
-		reports           int
+		name, steps, want, fault string
 	}{
-		{"the giver first", "1:ab 2:ab 2s 1x 2:cd n:a nl n:cdef", "abcdef", 0},
-		{"the newcomer first", "1:ab 1x n:a nl n:cd 2:ab 2s n:ef 2:c", "abcdef", 0},
-		{"the newcomer has ended", "1:ab 1x nl n:cdef n. 2:ab 2s 2:cdef 2.", "abcdef", 0},
-		{"not admitted", "1:ab 1x n:a 2:ab 2s n:xyz n. 2:cd 2.", "abcd", 0},
-		{"the giver is lost", "1:ab 1x nl n:cd 2:ab 2x n:ef", "abcdef", 1},
-		{"the giver is lost later", "1:ab 1x 2:ab 2s nl n:c 2x n:def", "abcdef", 0},
-		{"other bytes", "1:ab 1x 2:ab 2s nl 2:cd n:cx 2:e", "abcde", 1},
-		{"the giver is behind", "1:abcd 1x 2:ab 2s nl n:cdef 2:cd", "abcdef", 0},
-		{"bytes before its own", "1:ab 1x 2:ab 2s nl 2x n:c", "abc", 0},
+		{"the giver first", "1:ab 2:ab 2s 2j 1x 2:cd n:a nl n:cdef 2:ef", "abcdef", ""},
+		{"the newcomer first", "1:ab 1x n:a nl n:cd 2:ab 2s 2j n:ef 2:c", "abc", ""},
+		{"the newcomer has ended", "1:ab 1x nl n:cdef n. 2:ab 2s 2j 2:cdef 2.", "abcdef", ""},
+		{"the newcomer dies", "1:ab 1x 2:ab 2s 2j 2:cd nl nx 2:e", "abcde", ""},
+		{"the newcomer dies before", "1:ab 1x 2:ab nx 2s 2j 2:cd", "abcd", ""},
+		{"the newcomer ends without a word", "1:ab 1x 2:ab 2s 2j 2:c n. 2:d", "abcd", ""},
+		{"not admitted", "1:ab 1x n:a 2:ab 2s n:xyz n. 2:cd 2.", "abcd", ""},
+		{"the giver is lost", "1:ab 1x nl n:cd 2:ab 2x n:ef n.", "abcdef", "may be missing"},
+		{"the giver is lost later", "1:ab 1x 2:ab 2s 2j nl n:c 2x n:def", "abcdef", ""},
+		{"the giver is lost with what it decided", "1:ab 1x 2:ab 2s 2j 2:X 2x nl n:cd", "abcd", ""},
+		{"the giver says it when it is dead", "1:ab 1x nl n:cd 2:a 2x 2:b 2s", "acd", "may be missing"},
+		{"another says where the newcomer was", "1x 2:ab 3:a nl n:cd 2x 3:b 3j 3:c", "abc", ""},
+		{"the giver says it when it is dead, and another has to", "1x nl n:cd 2:a 3:ab 2x 2:b 2s 3j 3:c", "abc", ""},
+		{"the giver is behind", "1x 2:a 3:ab 2:b 2s 2j 3j nl n:cd 2:cd 3:c", "abc", ""},
+		{"what the giver wrote is not printed", "1x 2:ab 2s 2j 3:a 2x 3x nl n:c", "abc", ""},
+		{"other bytes", "1:ab 1x 2:ab 2s 2j nl 2:cd n:cx 2:e", "abc", ""},
+		{"other bytes at the end", "1:ab 1x 2:ab 2s 2j nl 2:cd n:cx 2. n.", "abcx", "replicas 1 and 0 have written different bytes, from byte 3 on; what replica 0 wrote is printed"},
 	} {
 		var out bytes.Buffer
-		s := newSink(ranks.Lines(io.Discard, io.Discard), nil, func(int) int { return 2 })
+		n := 2 + min(1, strings.Count(tc.steps, "3:"))
+		processes := map[byte]allocate.Process{'1': {}, '2': {Copy: 1}, '3': {Copy: 2}, 'n': {Rank: 9}}
+		s := newSink(ranks.Lines(io.Discard, io.Discard), nil, func(int) int { return n })
 		s.secret = secret
-		streams, err := s.of(overlay.NodeID{}, first)
+		streams, err := s.of(overlay.NodeID{}, processes['1'], processes['1'])
 		if err != nil {
 			t.Fatal(err)
 		}
 		streams[0].to = &out
-		s.joins(newcomer.Rank, first)
-		reports := 0
+		s.joins(9, processes['1'])
 		write := func(p allocate.Process, data []byte) {
-			how, err := s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Data: data})
-			if err != nil {
+			if err := s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Data: data}); err != nil {
 				t.Fatal(err)
 			}
-			reports += len(how)
 		}
 		for step := range strings.FieldsSeq(tc.steps) {
-			p := map[byte]allocate.Process{'1': first, '2': second, 'n': newcomer}[step[0]]
+			p := processes[step[0]]
 			var text bytes.Buffer
 			switch step[1] {
 			case ':':
 				write(p, []byte(step[2:]))
-			case 's', 'l':
-				marks.Write(&text, secret, map[byte]marks.Mark{'s': saved, 'l': loaded}[step[1]])
+			case 's', 'l', 'j':
+				kind := marks.Kind(step[1])
+				marks.Write(&text, secret, marks.Mark{Kind: kind, ID: map[bool]marks.ID{false: id, true: marks.ProcessID(9)}[kind == marks.Joined]})
 				write(p, text.Bytes()[:9])
 				write(p, text.Bytes()[9:])
+			case '.':
+				err = s.ended(p, &gatepb.Exited{})
 			default:
-				how, err := s.ended(p, step[1] == '.')
-				if err != nil {
-					t.Fatal(err)
-				}
-				reports += len(how)
+				err = s.ended(p, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
 			}
 		}
-		if got := out.String(); got != tc.want || reports != tc.reports {
-			t.Errorf("%s: printed %q with %d reports, want %q with %d", tc.name, got, reports, tc.want, tc.reports)
+		got := out.String()
+		fault := fmt.Sprint(s.close())
+		if got != tc.want || !strings.Contains(fault, tc.fault) || (fault == "[]") != (tc.fault == "") {
+			t.Errorf("%s: printed %q, and %s, want %q, %q", tc.name, got, fault, tc.want, tc.fault)
 		}
-	}
-}
-
-// A process that begins in the middle does not speak for what was printed before.
-func TestMergeFromTheMiddle(t *testing.T) {
-	m := newMerger(2, mergeWindow)
-	m.write(0, []byte("aX"))
-	m.end(0, true)
-	m.write(m.join(0, 2), []byte("c"))
-	if out, how := m.write(1, []byte("ab")); string(out) != "b" || how == nil || how.ignored {
-		t.Errorf("printed %q, %+v", out, how)
 	}
 }
 
@@ -286,7 +284,7 @@ func TestNewcomerWithoutMark(t *testing.T) {
 	var err error
 	for range maxQueued>>20 + 1 {
 		text.Write(make([]byte, 1<<20))
-		_, err = s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: 2}, Data: text.Bytes()})
+		err = s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: 2}, Data: text.Bytes()})
 		text.Reset()
 	}
 	if err == nil || fmt.Sprint(err) != errMarkMissing.Error() {

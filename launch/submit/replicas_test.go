@@ -210,9 +210,10 @@ func TestAReplicaFails(t *testing.T) {
 	}
 }
 
-// Replicas that write different bytes are reported, and one of them is printed.
+// Replicas that write different bytes, although none of them has died, fail the job: the lowest one is printed. The first such rank is the reason,
+// the others are reported.
 func TestReplicasDiffer(t *testing.T) {
-	w := newWorld(t, "a/n1:1", "b/n1:1")
+	w := newWorld(t, "a/n1:2", "b/n1:2")
 	for name, n := range w.nodes {
 		n.life = func(p *process) {
 			p.say("I am at %s\n", name)
@@ -220,17 +221,111 @@ func TestReplicasDiffer(t *testing.T) {
 		}
 	}
 	var out buffer
-	j, reports := replicated(t, 1, &out)
-	if _, err := w.run(j); err != nil {
-		t.Fatal(err)
+	j, reports := replicated(t, 2, &out)
+	_, err := w.run(j)
+	const what = "standard output: replicas 0 and 1 have written different bytes, from byte 8 on; what replica 0 wrote is printed; likely causes: "
+	var exit *ranks.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(err.Error(), "rank 0: "+what) {
+		t.Error(err)
 	}
-	if got := out.sorted(); got != "[0] I am at a/n1\n" && got != "[0] I am at b/n1\n" {
+	if got := out.sorted(); got != "[0] I am at a/n1\n[1] I am at a/n1\n" {
 		t.Errorf("printed %q", got)
 	}
-	if got := reports("diverged"); len(got) != 1 || !strings.Contains(got[0], "other bytes to stdout than another, from byte 8 on") {
+	if got := reports("diverged"); len(got) != 1 || !strings.HasPrefix(got[0], "rank 1: "+what) {
 		t.Errorf("reported: %q", got)
 	}
 	w.idle()
+}
+
+// While replicas differ and live, nothing more is printed, and after a time that is reported. It is no fault if one of them then dies.
+func TestReplicasDifferForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/n1:1", "b/n1:1")
+		goesOn := make(chan struct{})
+		w.nodes["a/n1"].life = func(p *process) {
+			p.say("one\ntwo\n")
+			<-goesOn
+			p.exit(137, "KILL")
+		}
+		w.nodes["b/n1"].life = func(p *process) {
+			p.say("one\nTWO\n")
+			<-goesOn
+			p.exit(0, "")
+		}
+		var out buffer
+		j, reports := replicated(t, 1, &out)
+		note := j.Progress
+		j.Progress = func(p Progress) {
+			if note(p); p.Step == "diverged" {
+				if got := out.sorted(); got != "[0] one\n" {
+					t.Errorf("printed %q", got)
+				}
+				close(goesOn)
+			}
+		}
+		if _, err := w.run(j); err != nil || out.sorted() != "[0] TWO\n[0] one\n" {
+			t.Errorf("%v, printed %q", err, out.sorted())
+		}
+		if got := reports("diverged"); len(got) != 1 || !strings.Contains(got[0], "rank 0: standard output: replicas 0 and 1 have written different bytes, from byte 4 on; it waits until") {
+			t.Errorf("reported: %q", got)
+		}
+	})
+}
+
+// What a replica writes before the others waits for them, and is lost with it: the other one prints what follows from its own
+// decisions. On standard error each prints its own lines.
+func TestOutputIsCommitted(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1")
+	died := make(chan struct{})
+	w.nodes["a/n1"].life = func(p *process) {
+		p.say("drawn 17\n")
+		p.complain("drawn")
+		p.complain(" 17\n")
+		p.exit(137, "KILL")
+	}
+	w.nodes["b/n1"].life = func(p *process) {
+		<-died
+		p.complain("drawn 4\n")
+		p.say("drawn 4\n")
+		p.exit(0, "")
+	}
+	var out, errs buffer
+	j, reports := replicated(t, 1, nil)
+	j.Output = ranks.Lines(&out, &errs)
+	note := j.Progress
+	j.Progress = func(p Progress) {
+		if note(p); p.Step == "died" {
+			if got := out.sorted(); got != "" {
+				t.Errorf("printed %q while only one had written it", got)
+			}
+			close(died)
+		}
+	}
+	if _, err := w.run(j); err != nil || out.sorted() != "[0] drawn 4\n" || errs.sorted() != "[0.0] drawn 17\n[0.1] drawn 4\n" {
+		t.Errorf("%v, printed %q, and %q", err, out.sorted(), errs.sorted())
+	}
+	if got := reports("diverged"); got != nil {
+		t.Errorf("reported: %q", got)
+	}
+	w.idle()
+}
+
+// A replica that ends with a status of its own has not died: what it wrote is printed although the others are ended for it.
+func TestOutputOfAReplicaThatFails(t *testing.T) {
+	for _, status := range []uint32{3, 137} {
+		w := newWorld(t, "a/n1:1", "b/n1:1")
+		w.nodes["a/n1"].life = func(p *process) {
+			p.say("singular\n")
+			p.exits(&gatepb.Exited{Status: status, Text: fmt.Sprintf("exit status %d", status)})
+		}
+		w.nodes["b/n1"].life = ends
+		var out buffer
+		j, _ := replicated(t, 1, &out)
+		if _, err := w.run(j); err == nil || out.sorted() != "[0] singular\n" {
+			t.Errorf("%v, printed %q", err, out.sorted())
+		}
+		w.idle()
+	}
 }
 
 // Nodes watch each other's processes by number, and processes know how replicas work together and where the first ones of all
@@ -406,10 +501,10 @@ func TestOutputOfNoReplica(t *testing.T) {
 	s := newSink(ranks.Lines(io.Discard, io.Discard), nil, func(int) int { return 2 })
 	from := overlay.NodeID{Site: "a", Name: "n1"}
 	out := &gatepb.Output{Process: &gatepb.Process{Rank: 1, Copy: 2}, Data: []byte("x")}
-	if _, err := s.output(from, out); err == nil || err.Error() != "a/n1 has output of replica 2 of a job with 2" {
+	if err := s.output(from, out); err == nil || err.Error() != "a/n1 has output of replica 2 of a job with 2" {
 		t.Error(err)
 	}
-	s.ended(processOf(out.Process), true)
+	s.ended(processOf(out.Process), &gatepb.Exited{})
 }
 
 // Files come from a host that was heard to its end.

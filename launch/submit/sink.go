@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/job/marks"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
@@ -31,17 +31,21 @@ type Fetcher interface {
 type sink struct {
 	out      ranks.Output
 	files    Fetcher
-	replicas func(rank int) int // whose output is printed once
+	replicas func(rank int) int // which write one standard output
 	secret   string             // of the marks in the output of replicas (package marks); empty: there are none
 
-	mu      sync.Mutex                          // guards the fields below
-	streams map[allocate.Process]*[2]*stdStream // of each process, or of replica 0 for all
-	seats   map[int]allocate.Process            // of processes in place of lost replicas, by number
-	broken  map[string]bool                     // files that cannot be written, by host and name
+	mu      sync.Mutex                         // guards the fields below
+	streams map[allocate.Process][2]*stdStream // of each process; replicas share the first one
+	merged  map[int]*stdStream                 // by rank: the standard output of its replicas
+	seats   map[int]allocate.Process           // of processes in place of lost replicas, by number
+	broken  map[string]bool                    // files that cannot be written, by host and name
 }
 
 func newSink(out ranks.Output, files Fetcher, replicas func(rank int) int) *sink {
-	return &sink{out: out, files: files, replicas: replicas, streams: map[allocate.Process]*[2]*stdStream{}, seats: map[int]allocate.Process{}, broken: map[string]bool{}}
+	return &sink{
+		out: out, files: files, replicas: replicas, streams: map[allocate.Process][2]*stdStream{}, merged: map[int]*stdStream{},
+		seats: map[int]allocate.Process{}, broken: map[string]bool{},
+	}
 }
 
 // joins adds a process, by its number, that comes in place of a lost replica.
@@ -61,68 +65,96 @@ func (s *sink) seat(p allocate.Process) allocate.Process {
 	return p
 }
 
-// output forwards a process's output. It returns how the process diverges from the other replicas of
-// its rank, if it does now.
-func (s *sink) output(from overlay.NodeID, m *gatepb.Output) (diverged []string, err error) {
+// output forwards a process's output.
+func (s *sink) output(from overlay.NodeID, m *gatepb.Output) error {
 	p, i := processOf(m.Process), 0
 	if m.Stderr {
 		i = 1
 	}
 	seat := s.seat(p)
-	both, err := s.of(from, seat)
+	both, err := s.of(from, p, seat)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	return both[i].write(p, seat, m.Data)
 }
 
-// ended takes that a process will write no more: because it exited with status 0, or because it died.
-// It returns how replicas of its rank diverge by that.
-func (s *sink) ended(p allocate.Process, well bool) (diverged []string, err error) {
+// ended takes that a process will write no more: because its program ended by itself, or because it died, with a nil m with
+// its host. One that comes in place of a lost replica has an exit status of its own if it could not take that place.
+func (s *sink) ended(p allocate.Process, m *gatepb.Exited) error {
 	seat := s.seat(p)
+	died := m == nil || m.Signal != "" || m.Status > 0 && p != seat
 	if s.replicas(seat.Rank) == 1 {
-		return nil, nil
+		return nil
 	}
-	both, err := s.of(overlay.NodeID{}, seat)
+	both, err := s.of(overlay.NodeID{}, p, seat)
 	if err != nil {
-		return nil, nil // the replica that writes gets the error
+		return nil // a replica that writes gets the error
 	}
-	var errs []error
-	for _, stream := range both {
-		how, err := stream.end(p, seat, well)
-		diverged, errs = append(diverged, how...), append(errs, err)
-	}
-	return diverged, errors.Join(errs...)
+	return both[0].end(p, seat, died)
 }
 
-// of returns the streams of a process, or of its rank.
-func (s *sink) of(from overlay.NodeID, p allocate.Process) (*[2]*stdStream, error) {
+// of returns the standard output and standard error of a process.
+func (s *sink) of(from overlay.NodeID, p, seat allocate.Process) (both [2]*stdStream, err error) {
 	place := ranks.Place{Host: from.String(), Rank: p.Rank, Copy: p.Copy}
-	n := s.replicas(p.Rank)
+	n := s.replicas(seat.Rank)
 	if n > 1 {
-		if p.Copy >= n {
-			return nil, fmt.Errorf("%s has output of replica %d of a job with %d", from, p.Copy, n)
+		if seat.Copy >= n {
+			return both, fmt.Errorf("%s has output of replica %d of a job with %d", from, seat.Copy, n)
 		}
-		p.Copy, place = 0, ranks.Place{Rank: p.Rank, Merged: true}
+		place = ranks.Place{Rank: seat.Rank, Copy: seat.Copy, Merged: true}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	both := s.streams[p]
-	if both == nil {
-		out, err, fault := s.out.Of(place)
-		if fault != nil {
-			return nil, fault
-		}
-		both = &[2]*stdStream{{name: "stdout", to: out}, {name: "stderr", to: err}}
-		if n > 1 {
-			for _, stream := range both {
-				stream.merge, stream.secret = newMerger(n, mergeWindow), s.secret
-				stream.processes, stream.saved = map[allocate.Process]*writer{}, map[marks.ID]uint64{}
-			}
-		}
-		s.streams[p] = both
+	if both, ok := s.streams[p]; ok {
+		return both, nil
 	}
+	stdout, stderr, err := s.out.Of(place)
+	if err != nil {
+		return both, err
+	}
+	both = [2]*stdStream{{to: stdout}, {to: stderr}}
+	if n > 1 {
+		if s.merged[seat.Rank] == nil {
+			both[0].mergeReplicas(n, s.secret)
+			s.merged[seat.Rank] = both[0]
+		}
+		both[0] = s.merged[seat.Rank]
+	}
+	s.streams[p] = both
 	return both, nil
+}
+
+// ofReplicas returns the outputs that replicas share, by rank.
+func (s *sink) ofReplicas() map[int]*stdStream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.merged)
+}
+
+// faults returns what is wrong with outputs now, each once, see stdStream.fault.
+func (s *sink) faults(now time.Time) (all []string) {
+	for rank, stream := range s.ofReplicas() {
+		if what := stream.fault(now); what != "" {
+			all = append(all, fmt.Sprintf("rank %d: %s", rank, what))
+		}
+	}
+	return all
+}
+
+// close prints what remains, when all processes have ended that the job waits for. It returns what is wrong with the
+// outputs, ascending by rank.
+func (s *sink) close() (all []error) {
+	streams := s.ofReplicas()
+	for _, rank := range slices.Sorted(maps.Keys(streams)) {
+		what, err := streams[rank].close()
+		if err != nil {
+			all = append(all, outputError(rank, err))
+		} else if what != "" {
+			all = append(all, &ranks.ExitError{Rank: rank, Status: 1, Err: errors.New(what)})
+		}
+	}
+	return all
 }
 
 // file forwards a piece of a file. A file that fails does not end the job.

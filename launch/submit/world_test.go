@@ -99,6 +99,11 @@ func (p *process) say(format string, args ...any) {
 	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{Process: p.proc, Data: fmt.Appendf(nil, format, args...)}}})
 }
 
+// complain writes to the process's standard error.
+func (p *process) complain(text string) {
+	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{Process: p.proc, Stderr: true, Data: []byte(text)}}})
+}
+
 // newWorld makes nodes that accept two jobs, each of as many processes as the number after their
 // names.
 func newWorld(t *testing.T, names ...string) *world {
@@ -246,7 +251,13 @@ func (t *talk) event(m *gatepb.ToSubmitter) {
 
 // exit ends a process.
 func (p *process) exit(code uint32, signal string) {
-	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{Process: p.proc, Status: code, Signal: signal}}})
+	p.exits(&gatepb.Exited{Status: code, Signal: signal})
+}
+
+// exits is exit with all that a node says of it.
+func (p *process) exits(how *gatepb.Exited) {
+	how.Process = p.proc
+	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: how}})
 	p.n.mu.Lock()
 	p.running = slices.DeleteFunc(p.talk.running, func(q *process) bool { return q == p })
 	p.talk.running = p.running

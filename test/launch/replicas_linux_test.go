@@ -182,9 +182,15 @@ func TestReplicasThatDie(t *testing.T) {
 		}
 	})
 	t.Run("differ", func(t *testing.T) {
-		out := w.ends(0, "rank 1: replica ", w.Isthmus("run", "-n", "2", "--replicas", "2", "sh", "-c", "[ $ISTHMUS_RANK = 0 ] || echo replica $ISTHMUS_COPY"))
-		if out != "[1] replica 0\n" && out != "[1] replica 1\n" {
+		out := w.ends(1, "rank 1: standard output: replicas 0 and 1 have written different bytes, from byte 8 on", w.Isthmus("run", "-n", "2", "--replicas", "2", "sh", "-c", "[ $ISTHMUS_RANK = 0 ] || echo replica $ISTHMUS_COPY"))
+		if out != "[1] replica 0\n" {
 			t.Errorf("it wrote\n%s", out)
+		}
+	})
+	t.Run("diagnostics", func(t *testing.T) {
+		_, stderr, status := labtest.Run(t, w.Isthmus("run", "-n", "1", "--replicas", "2", "sh", "-c", "echo replica $ISTHMUS_COPY >&2"))
+		if status != 0 || strings.Count(stderr, "[0.0] replica 0\n") != 1 || strings.Count(stderr, "[0.1] replica 1\n") != 1 {
+			t.Errorf("status %d, and it wrote\n%s", status, stderr)
 		}
 	})
 	t.Run("host", func(t *testing.T) {
