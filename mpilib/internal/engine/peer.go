@@ -214,8 +214,10 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.core.Close(fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized))
 	e.carryOut()
 	var errs []error
+	var ended error
 	if e.replicas != nil {
-		errs = append(errs, e.replicas.end(ctx))
+		ended = e.replicas.end(ctx)
+		errs = append(errs, ended)
 	}
 	e.drain(ctx)
 	for _, p := range e.peers {
@@ -243,6 +245,9 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		e.mu.Lock()
 	}
 	e.parted = true // a later link is rejected, which says goodbye
+	if ended == nil {
+		errs = append(errs, e.replicas.endError()) // others may have said last what they received
+	}
 	e.mu.Unlock()
 
 	if len(silent) > 0 {

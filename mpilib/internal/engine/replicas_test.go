@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // replicated returns the engines of all processes of a job, with a link between every two.
@@ -313,5 +315,29 @@ func TestExpelled(t *testing.T) {
 	all.Wait()
 	if n := len(expelled); n > 0 {
 		t.Errorf("expelled %d times more", n)
+	}
+}
+
+// What another process says last that it has received is compared with what was sent, though this process has said goodbye.
+func TestGoodbyeCompares(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	mine, peer := sockets(t)
+	e := New(Config{Rank: 0, Size: 2, Replication: Replication{Replicas: 2, Replica: 1}})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	e.MarkFailed(0, errors.New("it is dead")) // the other replica of this rank
+	e.MarkFailed(3, errors.New("it is dead"))
+	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	bye := make(chan error, 1)
+	go func() { bye <- e.Goodbye(ctx) }()
+	for _, dead := range []uint32{0, 3} {
+		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeFailed, ID: dead})
+	}
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+	ack := replica.Message{Kind: replica.Ack, Acks: []replica.AckEntry{{Context: 4, Tag: 7, Count: 1, Digest: 9}}}.Append(nil)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeReplica, Length: uint64(len(ack))}, ack...)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
+	if err := <-bye; err == nil || !strings.Contains(err.Error(), "replicas 1 and 0 differ, in messages to rank 1: the other sent more") {
+		t.Errorf("%v, and the dead replica has sent something that this one has not", err)
 	}
 }

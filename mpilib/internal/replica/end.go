@@ -80,6 +80,20 @@ func (e *ended) within(p *Process) bool {
 func (p *Process) Leave(processes ...int) {
 	for _, q := range processes {
 		p.ended.left[q] = true
+		compareWithLeft(p, q)
 	}
 	p.recordFailures(processes, false)
+}
+
+// compareWithLeft reports messages that a process which has left did not send: all that it had sent is acknowledged, so what is
+// still to be acknowledged another replica of its rank has sent, which is dead.
+func compareWithLeft(p *Process, q int) {
+	rank := p.cfg.Rank(q)
+	if p.failed[q] || rank == Unseated || rank == p.rank || len(p.peers[rank].acks) == 0 {
+		return
+	}
+	s := &p.peers[rank].source
+	p.emit(Effect{Kind: Diverge, Divergence: Divergence{
+		Rank: rank, Replicas: [2]int{p.cfg.Replica(q), p.cfg.Replica(s.server)}, Messages: &Messages{Context: s.acks[0].Context, To: p.rank, Tag: s.acks[0].Tag}, What: "the other sent more",
+	}})
 }

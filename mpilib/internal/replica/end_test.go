@@ -97,6 +97,27 @@ func TestEndAcknowledges(t *testing.T) {
 	}
 }
 
+// A process that leaves has sent less than a dead replica of its rank: who has received more finds that out, since nobody else does.
+func TestLeftWithLess(t *testing.T) {
+	for _, more := range []bool{false, true} {
+		p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, AckEvery: 2})
+		for range 2 {
+			a, _ := p.Arrive(0, 4, 7, 1)
+			p.Delivered(0, 4, 7, a, 9)
+		}
+		if more {
+			a, _ := p.Arrive(0, 4, 7, 1)
+			p.Delivered(0, 4, 7, a, 9)
+		}
+		p.Fail(0)
+		p.Leave(2)
+		d := divergence(p)
+		if (d != nil) != more || more && d.Error() != "rank 0: replicas 1 and 0 differ, in messages to rank 1: the other sent more" {
+			t.Errorf("more %v: %v", more, d)
+		}
+	}
+}
+
 // A replica that leads only because the leader has left tells nobody: others may not know that yet.
 func TestNobodyLeadsAfterTheEnd(t *testing.T) {
 	for _, left := range []bool{false, true} {
