@@ -50,6 +50,12 @@
 // leader keeps the log that it has, which contains all that was committed, and the others replace what
 // they have beyond it.
 //
+// # Output
+//
+// What a program writes leaves the rank, too, and here nothing waits until an outcome is committed: the leader's program has
+// written it before anybody could hold it back. So whoever prints waits until all live replicas have written the same,
+// as package merge does. What a follower has written follows from committed outcomes.
+//
 // # Newcomers
 //
 // A process with a spare number takes the seat of a lost replica at a milestone of the program (see [Milestones]), in the next

@@ -15,6 +15,8 @@ type op struct {
 	kind  opKind
 	sends []message
 	recvs []want
+	only  string // the op is done only if this is the last of the history
+	alike bool   // replicas 0 and 1 choose the same
 }
 
 type opKind uint8
@@ -50,6 +52,9 @@ func (m payload) String() string {
 	return fmt.Sprintf("%d.%d.%d#%d", m.source, m.context, m.tag, m.nth)
 }
 
+// digest returns the digest of the content.
+func (m payload) digest() uint64 { return hashOf(fmt.Sprintf("%v/%x/%d", m, m.history, m.created)) }
+
 // A node is a process of the model: a program and an engine over a Process.
 type node struct {
 	core *Process
@@ -70,7 +75,9 @@ type node struct {
 	moving     map[int]*Arrival // begun, by number of the transfer
 	wait       []*sending       // sends of the op
 	expelled   bool
+	left       bool
 	cannotSave bool
+	lines      []string // that the program has written
 	call       uint64
 }
 
@@ -196,6 +203,10 @@ func (w *world) run(n *node) error {
 // step begins an op, or a part of it, or ends it.
 func (w *world) step(n *node) error {
 	o := n.prog[n.at]
+	if o.only != "" && !n.began && n.history[len(n.history)-1] != o.only {
+		n.at++
+		return nil
+	}
 	switch o.kind {
 	case sends, schedule:
 		if n.sending < len(o.sends) {
@@ -220,7 +231,7 @@ func (w *world) step(n *node) error {
 			return w.carryOut(n)
 		}
 		for _, r := range n.recvs {
-			n.history = append(n.history, fmt.Sprintf("%v/%x", r.got, r.got.history))
+			n.add(fmt.Sprintf("%v/%x", r.got, r.got.history))
 			n.created = max(n.created, r.got.created)
 		}
 		n.recvs = nil
@@ -233,10 +244,14 @@ func (w *world) step(n *node) error {
 		case Wait:
 			return w.carryOut(n)
 		case Choose:
-			outcome = Outcome{Data: fmt.Sprintf("of %d", n.core.replica)}
+			by := n.core.replica
+			if o.alike && by == 1 {
+				by = 0
+			}
+			outcome = Outcome{Data: fmt.Sprintf("of %d", by)}
 			n.core.Decide(n.point, outcome)
 		}
-		n.history = append(n.history, outcome.Data)
+		n.add(outcome.Data)
 	case milestone:
 		if on, err := w.atMilestone(n); err != nil || !on {
 			return errors.Join(err, w.carryOut(n))
@@ -247,6 +262,11 @@ func (w *world) step(n *node) error {
 	n.at++
 	n.began, n.sending, n.wait = false, 0, nil
 	return w.carryOut(n)
+}
+
+// add adds what the program has come to know, which it writes at once.
+func (n *node) add(what string) {
+	n.history, n.lines = append(n.history, what), append(n.lines, what)
 }
 
 // waiting is the owner of a Receive.
@@ -271,14 +291,18 @@ func (w *world) send(n *node, m message, inOrder bool) {
 	n.call++
 	s := &sending{payload: p, large: m.large}
 	n.wait = append(n.wait, s)
+	if inOrder {
+		n.lines = append(n.lines, sentLine(m.to, p))
+	}
 	n.core.Send(&Send{
-		Context: context, To: m.to, Tag: m.tag, Bytes: w.bytes, Digest: hashOf(fmt.Sprint(p)), Call: n.call, InOrder: inOrder, Owner: s,
+		Context: context, To: m.to, Tag: m.tag, Bytes: w.bytes, Digest: p.digest(), Call: n.call, InOrder: inOrder, Owner: s,
 	})
 }
 
 // carryOut carries out the effects of a node's Process.
 func (w *world) carryOut(n *node) error {
 	for {
+		w.leave(n)
 		list := n.core.Effects(nil)
 		if len(list) == 0 {
 			break
@@ -290,6 +314,24 @@ func (w *world) carryOut(n *node) error {
 		}
 	}
 	return nil
+}
+
+// leave ends a process that nobody needs any more. It still takes what others have said before they learn that.
+func (w *world) leave(n *node) {
+	if w.launcher == nil || n.left || n.expelled || !n.core.draining || !n.core.Ended() || !w.leaves || n.core.HasEffects() {
+		return
+	}
+	for q := range w.nodes {
+		if q != n.me {
+			w.last = append(slices.Clip(w.last), packet{from: n.me, to: q, kind: goodbye})
+		}
+	}
+	n.left = true
+}
+
+// hasEnded reports whether a replica of a rank has come to its end: then all messages are what it has received.
+func (w *world) hasEnded(rank int) bool {
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n != nil && n.core.rank == rank && n.left })
 }
 
 func (w *world) effect(n *node, e Effect) error {
@@ -314,6 +356,9 @@ func (w *world) effect(n *node, e Effect) error {
 		}
 		w.push(p)
 	case SendControl:
+		if n.left { // nothing follows a goodbye
+			return nil
+		}
 		w.controlSent(e.Message.Kind)
 		w.push(packet{from: n.me, to: e.Process, kind: control, bytes: string(e.Message.Append(nil))})
 	case Copy:
@@ -337,6 +382,9 @@ func (w *world) effect(n *node, e Effect) error {
 		n.expelled = true
 		w.dies(n.me)
 	case Lost:
+		if w.hasEnded(e.Rank) {
+			return nil
+		}
 		if w.condemned[n.me] && w.cfg.Spares > 0 { // the others may have a layout in which the rank lives
 			n.expelled = true
 			w.dies(n.me)
@@ -346,7 +394,10 @@ func (w *world) effect(n *node, e Effect) error {
 			return fmt.Errorf("process %d: rank %d is lost", n.me, e.Rank)
 		}
 	case Diverge:
-		return e.Divergence
+		// Who is suspected, and does not know it, compares what it sends with what was sent in its place.
+		if w.diverged = true; !w.misuse && !w.condemned[n.me] {
+			return e.Divergence
+		}
 	case Seated:
 		if e.Process >= w.cfg.Seats() && e.Process == n.me {
 			w.admitted++
@@ -402,7 +453,9 @@ func (w *world) arrive(n *node, p packet) error {
 	case Fresh:
 		m := &arriving{from: source, context: p.payload.context, tag: p.payload.tag}
 		a.Owner = m
-		n.offer(m)
+		if n.offer(m); w.acksEarly && m.to != nil {
+			n.core.Delivered(m.from, uint32(m.context), m.tag, a, p.payload.digest())
+		}
 	case Resumed:
 		for id, other := range n.moving {
 			if other == a {
@@ -437,5 +490,7 @@ func (w *world) complete(n *node, p packet, a *Arrival) {
 	if m.to != nil {
 		m.to.done, m.to.got = true, p.payload
 	}
-	n.core.Delivered(m.from, uint32(m.context), m.tag, a, hashOf(fmt.Sprint(p.payload)))
+	if !a.delivered { // see acksEarly
+		n.core.Delivered(m.from, uint32(m.context), m.tag, a, p.payload.digest())
+	}
 }

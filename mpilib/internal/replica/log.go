@@ -83,10 +83,6 @@ func (p *Process) dependsOn() uint64 {
 	return p.log.last
 }
 
-// Committed reports whether all live replicas have what the program may have acted on. Output is
-// written only then.
-func (p *Process) Committed() bool { return p.dependsOn() <= p.log.committed }
-
 // Begin begins a point of a kind, and returns its number. line is where it is in the program's source, for reports; empty
 // if unknown.
 func (p *Process) Begin(kind uint8, line string) uint64 {

@@ -18,9 +18,14 @@ type world struct {
 	condemned []bool // reported as failed, though it lives
 	reported  []bool // by process that hears, and process: once is enough
 
-	drains    bool // processes ask for all acknowledgements at the end
-	eager     bool // acknowledgements arrive at once
-	untidy    bool // messages may be there at a milestone
+	drains    bool      // processes ask for all acknowledgements at the end
+	leaves    bool      // and end when they have them
+	eager     bool      // acknowledgements arrive at once
+	launcher  *launcher // prints what processes write; nil: nobody does
+	misuse    bool      // what is sent depends on outcomes although the configuration says that it does not: a divergence is right,
+	diverged  bool      // and was found
+	acksEarly bool      // a fault: what a receive has matched is acknowledged before its bytes are here
+	untidy    bool      // messages may be there at a milestone
 	programs  []program
 	joins     int // how many of the spare numbers are given
 	admitted  int
@@ -28,7 +33,8 @@ type world struct {
 	mayLose   bool // a rank may be lost,
 	lost      int  // which so many processes have found
 	refused   int
-	rests     []packet // of what the event transmits: behind all else that it does
+	rests     []packet // of what the event transmits: behind all else that it does,
+	last      []packet // but for the goodbye
 	transfers int
 	data      int // messages transmitted,
 	crossed   int // of those to another set of replicas
@@ -45,6 +51,7 @@ const (
 	begin
 	tail
 	control
+	goodbye
 )
 
 type packet struct {
@@ -59,7 +66,7 @@ func (p packet) String() string {
 	if p.kind == control {
 		return fmt.Sprintf("%d > %d: %v %x", p.from, p.to, Kind(p.bytes[0]), p.bytes[1:])
 	}
-	return fmt.Sprintf("%d > %d: %s %v", p.from, p.to, [...]string{"", "begin of", "rest of"}[p.kind], p.payload)
+	return fmt.Sprintf("%d > %d: %s %v", p.from, p.to, [...]string{"", "begin of", "rest of", "", "goodbye"}[p.kind], p.payload)
 }
 
 func newWorld(cfg Config, programs []program) *world {
@@ -146,6 +153,9 @@ func (w *world) state() uint64 {
 			h = mix(mix(mix(h, uint64(p.payload.tag)), uint64(p.payload.nth)), p.payload.history+uint64(p.payload.context))
 		}
 	}
+	if w.launcher != nil {
+		h = deepHash(h, reflect.ValueOf(w.launcher))
+	}
 	return h
 }
 
@@ -154,7 +164,7 @@ func (w *world) controlSent(k Kind) { w.controls[k]++ }
 func (w *world) link(from, to int) *[]packet { return &w.links[from*len(w.nodes)+to] }
 
 func (w *world) push(p packet) {
-	if w.dead[p.to] || w.nodes[p.to].core.Failed(p.from) && !w.condemned[p.from] {
+	if to := w.nodes[p.to]; w.dead[p.to] || to.left && p.kind < control || to.core.Failed(p.from) && !w.condemned[p.from] {
 		return
 	}
 	w.note("  %v", p)
@@ -192,10 +202,12 @@ const (
 	fails
 	suspects
 	joins
+	reads  // the launcher
+	learns // likewise, of a death
 )
 
 func (e event) String() string {
-	return fmt.Sprintf("%s %d %d", [...]string{"runs", "delivers", "hears of", "crashes", "is suspected", "begins for seat"}[e.kind], e.a, e.b)
+	return fmt.Sprintf("%s %d %d", [...]string{"runs", "delivers", "hears of", "crashes", "is suspected", "begins for seat", "is read by the launcher", "is dead for the launcher"}[e.kind], e.a, e.b)
 }
 
 // changes returns the process that the event changes.
@@ -203,7 +215,7 @@ func (e event) changes() int {
 	switch e.kind {
 	case delivers:
 		return e.b
-	case suspects, joins:
+	case suspects, joins, reads, learns:
 		return -1
 	}
 	return e.a
@@ -214,10 +226,16 @@ func (w *world) live(q int) bool { return !w.dead[q] && !w.condemned[q] }
 
 // events returns what can happen without another failure.
 func (w *world) events() (all []event) {
+	if w.diverged {
+		return nil
+	}
 	for i, l := range w.links {
 		if w.eager && len(l) > 0 && l[0].kind == control && Kind(l[0].bytes[0]) == Ack {
 			return []event{{delivers, i / len(w.nodes), i % len(w.nodes)}}
 		}
+	}
+	if w.launcher != nil {
+		all = w.launcher.events(w)
 	}
 	for q, n := range w.nodes {
 		if w.dead[q] || n == nil {
@@ -227,7 +245,7 @@ func (w *world) events() (all []event) {
 			all = append(all, event{runs, q, 0})
 		}
 		for other := range w.nodes {
-			if !w.live(other) && !n.core.Failed(other) && !w.reported[q*len(w.nodes)+other] {
+			if !n.left && !w.live(other) && !n.core.Failed(other) && !w.reported[q*len(w.nodes)+other] {
 				all = append(all, event{reports, q, other})
 			}
 			if len(*w.link(other, q)) > 0 {
@@ -240,10 +258,7 @@ func (w *world) events() (all []event) {
 
 // canFail reports whether a process may fail, without its rank being lost.
 func (w *world) canFail(q int) bool {
-	if !w.live(q) {
-		return false
-	}
-	if w.nodes[q] == nil {
+	if !w.live(q) || w.nodes[q] == nil || w.nodes[q].left {
 		return false
 	}
 	if !w.nodes[q].core.isSeated() {
@@ -263,10 +278,10 @@ func (w *world) happen(e event) error {
 	if err := w.change(e); err != nil {
 		return err
 	}
-	for _, p := range w.rests {
+	for _, p := range append(slices.Clip(w.rests), w.last...) {
 		w.push(p)
 	}
-	w.rests = nil
+	w.rests, w.last = nil, nil
 	return nil
 }
 
@@ -282,6 +297,9 @@ func (w *world) change(e event) error {
 	case joins:
 		w.joins++
 		w.begins(e.a, Seat{e.b % w.cfg.Ranks, e.b / w.cfg.Ranks})
+	case reads, learns:
+		w.launcher = clone(w.launcher)
+		return w.launcher.change(w, e)
 	case reports:
 		w.reported[e.a*len(w.nodes)+e.b] = true
 		n.core.Fail(e.b)
@@ -292,7 +310,14 @@ func (w *world) change(e event) error {
 		p := (*l)[0]
 		*l = (*l)[1:]
 		n = w.nodes[e.b]
+		if p.kind == goodbye {
+			n.core.Leave(p.from)
+			return w.carryOut(n)
+		}
 		if p.kind != control {
+			if n.left {
+				return nil
+			}
 			return w.arrive(n, p)
 		}
 		m, err := Parse([]byte(p.bytes), w.cfg.Layout)
@@ -309,14 +334,20 @@ func (w *world) change(e event) error {
 
 // finished checks a world in which nothing can happen but failures.
 func (w *world) finished() error {
+	if w.diverged {
+		return nil
+	}
 	for q, n := range w.nodes {
 		if !w.live(q) || n == nil || !n.core.isSeated() {
 			continue
 		}
-		if !n.done() || w.drains && !n.core.Drained() {
+		if !n.done() || w.drains && !n.core.Drained() || w.leaves && !n.left {
+			if w.misuse { // it waits for what was sent by a replica that is dead, and fails when that rank has ended
+				return nil
+			}
 			return fmt.Errorf("nothing can happen, and process %d is at op %d of %d; drained: %v; posted: %d, waiting to be posted: %d\n%s", q, n.at, len(n.prog), n.core.Drained(), len(n.posted), len(n.core.receives), w.whereAll())
 		}
-		if err := n.check(w.drains); err != nil {
+		if err := n.check(w.drains); err != nil && !w.misuse {
 			return err
 		}
 		for c := range w.cfg.Replicas {
@@ -325,6 +356,9 @@ func (w *world) finished() error {
 				return fmt.Errorf("process %d has\n%q\nand process %d\n%q", q, n.history, other, w.nodes[other].history)
 			}
 		}
+	}
+	if w.launcher != nil {
+		return w.launcher.finished(w)
 	}
 	return nil
 }
