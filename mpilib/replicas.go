@@ -126,7 +126,7 @@ const maxDecided = replica.MaxData - 1
 // Milestone is called at places from which the program could go on with the bytes that save returns, by all processes in the
 // same order, first right after Init. Mostly it returns at once. When a process has come in place of a lost replica (`isthmus run --replicas
 // 2 --replace 1`), all wait at one of them: save is called in another replica of that rank, and load in the new process, which goes on from
-// there. Neither may call the library. What the program printed before must have been written then: save flushes buffers. The program must then have no communicators but the first ones, no requests, and no
+// there. Neither may call the library, and save prints nothing. What the program printed before must have been written: flush buffers before the call. The program must then have no communicators but the first ones, no requests, and no
 // messages that it has not received (ErrReplicated). Without replicas Milestone does nothing.
 func (w *World) Milestone(ctx context.Context, save func() ([]byte, error), load func([]byte) error) error {
 	if !w.replicated() {

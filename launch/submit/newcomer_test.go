@@ -208,7 +208,6 @@ func TestUnneededNewcomer(t *testing.T) {
 // The output of a rank is right in whichever order the streams of its processes arrive, and where it cannot be, that is said.
 func TestStreamOfNewcomer(t *testing.T) {
 	const secret = "s"
-	id := marks.ID{1}
 	for _, tc := range []struct {
 		name, steps, want, fault string
 	}{
@@ -227,12 +226,15 @@ func TestStreamOfNewcomer(t *testing.T) {
 		{"the giver says it when it is dead, and another has to", "1x nl n:cd 2:a 3:ab 2x 2:b 2s 3j 3:c", "abc", ""},
 		{"the giver is behind", "1x 2:a 3:ab 2:b 2s 2j 3j nl n:cd 2:cd 3:c", "abc", ""},
 		{"what the giver wrote is not printed", "1x 2:ab 2s 2j 3:a 2x 3x nl n:c", "abc", ""},
+		{"the newcomer has ended, and the giver is lost", "1:ab 1x nl n:cd n. nx 2:ab 2x", "abcd", "may be missing"},
+		{"a newcomer gives before its own giver has said where", "1x 2:a 3:ab 3j nl n:c nS nJ n:d 3x mL m:d 2:b 2s 2j 2:c 2J 2:d", "abcd", ""},
+		{"two newcomers, whose giver is lost", "1x 2x 3:ab 4:a nl n:cd ml m:cd 3x 4:b 4j 4J 4:cd", "abcd", ""},
 		{"other bytes", "1:ab 1x 2:ab 2s 2j nl 2:cd n:cx 2:e", "abc", ""},
 		{"other bytes at the end", "1:ab 1x 2:ab 2s 2j nl 2:cd n:cx 2. n.", "abcx", "replicas 1 and 0 have written different bytes, from byte 3 on; what replica 0 wrote is printed"},
 	} {
 		var out bytes.Buffer
-		n := 2 + min(1, strings.Count(tc.steps, "3:"))
-		processes := map[byte]allocate.Process{'1': {}, '2': {Copy: 1}, '3': {Copy: 2}, 'n': {Rank: 9}}
+		n := 2 + min(1, strings.Count(tc.steps, "3:")) + min(1, strings.Count(tc.steps, "4:"))
+		processes := map[byte]allocate.Process{'1': {}, '2': {Copy: 1}, '3': {Copy: 2}, '4': {Copy: 3}, 'n': {Rank: 9}, 'm': {Rank: 10}}
 		s := newSink(ranks.Lines(io.Discard, io.Discard), nil, func(int) int { return n })
 		s.secret = secret
 		streams, err := s.of(overlay.NodeID{}, processes['1'], processes['1'])
@@ -241,6 +243,7 @@ func TestStreamOfNewcomer(t *testing.T) {
 		}
 		streams[0].to = &out
 		s.joins(9, processes['1'])
+		s.joins(10, processes["__232"[n]])
 		write := func(p allocate.Process, data []byte) {
 			if err := s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Data: data}); err != nil {
 				t.Fatal(err)
@@ -252,9 +255,12 @@ func TestStreamOfNewcomer(t *testing.T) {
 			switch step[1] {
 			case ':':
 				write(p, []byte(step[2:]))
-			case 's', 'l', 'j':
-				kind := marks.Kind(step[1])
-				marks.Write(&text, secret, marks.Mark{Kind: kind, ID: map[bool]marks.ID{false: id, true: marks.ProcessID(9)}[kind == marks.Joined]})
+			case 's', 'l', 'j', 'S', 'L', 'J': // of the first state and newcomer, or of the second
+				m, second := marks.Mark{Kind: marks.Kind(step[1] | 0x20), ID: marks.ID{step[1]&0x20 | 1}}, int(^step[1]&0x20)>>5
+				if m.Kind == marks.Joined {
+					m.ID = marks.ProcessID(9 + second)
+				}
+				marks.Write(&text, secret, m)
 				write(p, text.Bytes()[:9])
 				write(p, text.Bytes()[9:])
 			case '.':

@@ -297,6 +297,9 @@ func (d *driver) replacementEvent(e event) {
 func (d *driver) replacementEnded(r *replacement, how *ending) {
 	process := allocate.Process{Rank: r.number}
 	defer d.stopUnneeded()
+	if err := d.sink.ended(process, nil); err != nil { // also of one that nobody has heard of since it was to start
+		d.failed(outputError(r.rank, err))
+	}
 	if how.noHost && d.replicas() > 1 {
 		if d.cause == nil && context.Cause(r.ctx) != errUnneeded {
 			d.progress(Progress{Step: "died", Who: how.err.Error() + "; the job goes on without it"})

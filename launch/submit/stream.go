@@ -50,8 +50,15 @@ type writer struct {
 	merged        int           // its number in the merger, -1 before its offset is known
 	loaded        marks.ID      // the state for which it waits, unless merged
 	queued        []byte        // what it wrote while it waited
+	marks         []queuedMark  // of these bytes, in order
 	ended         bool          // by itself, while it waited
-	died          bool          // likewise
+	died          bool          // otherwise, while it waited
+}
+
+// A queuedMark is one in what a process wrote while it waited.
+type queuedMark struct {
+	marks.Mark
+	at int // before the byte of that index
 }
 
 // mergeReplicas makes s that of the n replicas of a rank.
@@ -133,6 +140,9 @@ func (s *stdStream) mark(w *writer, m marks.Mark) error {
 	case m.Kind == marks.Loaded && w.merged < 0 && !w.died:
 		w.loaded = m.ID
 		s.waiting = append(s.waiting, w)
+	case w.merged < 0 && w.loaded != (marks.ID{}): // join takes it
+		w.marks = append(w.marks, queuedMark{m, len(w.queued)})
+		return nil
 	case w.merged < 0 || s.merge.Ended(w.merged):
 		return nil
 	case m.Kind == marks.Saved:
@@ -172,15 +182,25 @@ func (s *stdStream) spotOf(w *writer) (from spot, known bool) {
 	others := s.joined[w.process.Rank]
 	for i := range s.merge.Writers() {
 		hasSaid := slices.ContainsFunc(others, func(o spot) bool { return o.writer == i })
-		if !s.merge.Ended(i) && !hasSaid {
+		if !s.merge.Ended(i) && !hasSaid && !s.hasLoaded(i, w.loaded) {
 			return from, false // it may have saved it, and is to say so
 		}
 	}
 	if len(others) == 0 {
-		s.missing = fmt.Sprintf("what lost replicas wrote last to standard output may be missing: process %d goes on with it, and where they were did not arrive", w.process.Rank)
+		s.missing = fmt.Sprintf("standard output that the lost replicas wrote last may be missing: process %d goes on, and the mark that says at which byte did not arrive", w.process.Rank)
 		return spot{writer: -1}, true
 	}
 	return slices.MaxFunc(others, func(a, b spot) int { return cmp.Compare(a.at, b.at) }), true
+}
+
+// hasLoaded reports whether a writer of the merger has loaded that state: it came with those that wait for it.
+func (s *stdStream) hasLoaded(merged int, state marks.ID) bool {
+	for _, w := range s.processes {
+		if w.merged == merged && w.loaded == state {
+			return true
+		}
+	}
+	return false
 }
 
 // join begins to merge what a process writes, from an offset on.
@@ -189,20 +209,28 @@ func (s *stdStream) join(w *writer, from spot) (err error) {
 	if w.merged, err = s.merge.Join(w.seat.Copy, from.writer, from.at); err != nil {
 		return err
 	}
-	queued := w.queued
-	w.queued = nil
-	err = s.pass(w, queued)
+	queued, passed := w.queued, 0
+	for _, m := range w.marks {
+		err = errors.Join(err, s.pass(w, queued[passed:m.at]), s.mark(w, m.Mark))
+		passed = m.at
+	}
+	err = errors.Join(err, s.pass(w, queued[passed:]))
+	w.queued, w.marks = nil, nil
 	if w.ended {
 		s.merge.End(w.merged, false)
 	}
 	return err
 }
 
-// end takes that a process will write no more: because its program ended by itself, or because it died.
+// end takes that a process will write no more: because its program ended by itself, or because it died. Only the first
+// call for a process counts.
 func (s *stdStream) end(p, seat allocate.Process, died bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.of(p, seat)
+	if w.ended || w.died {
+		return nil
+	}
 	var err error
 	if w.reader != nil {
 		err = s.pass(w, w.reader.End())
@@ -265,12 +293,15 @@ func (s *stdStream) fault(now time.Time) string {
 		s.differ = time.Time{}
 	case s.differ.IsZero():
 		s.differ = now
-	case now.Sub(s.differ) > retryTime:
+	case now.Sub(s.differ) > differTime:
 		s.reported = true
-		return explain(d, "it waits until one of them has died, or all have ended")
+		return explain(d, "nothing more of the rank is printed until one of them has died, or all have ended")
 	}
 	return ""
 }
+
+// differTime is long enough for the loss of a host to be known.
+const differTime = retryTime + 15*time.Second
 
 // explain says for people how the output of a rank's replicas differs.
 func explain(d *merge.Difference, consequence string) string {

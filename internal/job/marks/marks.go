@@ -1,5 +1,5 @@
 // Package marks puts marks into the output of a process and takes them out again. A mark says where in its output a process was when its
-// state was saved, or loaded, or another one joined it: only the output itself has an order with what the program writes. A process of a job
+// state was saved, or loaded, or a new replica joined its rank: only the output itself has an order with what the program writes. A process of a job
 // with a secret writes marks; whoever knows the secret takes them out, and others see an
 // application program command (ECMA-48, section 8.3.2), which terminals ignore.
 //

@@ -4,8 +4,8 @@
 // # The rule
 //
 // A byte is printed once all replicas that are not known to have died have written it, at the same offset. So whatever is printed,
-// each replica that may still be printed has written it itself. That holds for any program, and whatever whoever kills replicas,
-// and whoever reports that, does at which moment. Fewer would not do: a replica that leads writes what follows from its own
+// each replica that may still be printed has written it itself. That holds for any program, whichever replicas die, at any moment and in
+// any order, and however late that is reported. Fewer would not do: a replica that leads writes what follows from its own
 // decisions before another one knows of them, and several that led one after the other may by chance have written the
 // same.
 //

@@ -281,6 +281,35 @@ func TestJoin(t *testing.T) {
 	m.Close()
 }
 
+// A replica that stays behind for long does not make the file of the other one grow by all that is written.
+func TestFileOfWhoIsAhead(t *testing.T) {
+	const ahead, piece = 3 << 20, 256 << 10
+	m := New(2)
+	defer m.Close()
+	text := make([]byte, 5*maxUsed)
+	rand.NewChaCha8([32]byte{2}).Read(text)
+	var printed int
+	var longest int64
+	for at := 0; at < len(text)+ahead; at += piece {
+		for c, at := range []int{at, at - ahead} {
+			if at >= 0 && at < len(text) {
+				if err := m.Write(c, text[at:at+piece]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		longest = max(longest, m.writers[0].kept.filled)
+		if out := drain(t, m); out != string(text[printed:printed+len(out)]) {
+			t.Fatalf("other bytes from %d on", printed)
+		} else {
+			printed += len(out)
+		}
+	}
+	if printed != len(text) || longest > maxUsed+2*ahead {
+		t.Errorf("printed %d of %d bytes, with a file of %d for %d that wait", printed, len(text), longest, ahead)
+	}
+}
+
 // What one replica writes before the others is limited.
 func TestTooFarAhead(t *testing.T) {
 	m := New(2)

@@ -3,13 +3,15 @@ package merge
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 )
 
 // Of a spool.
 const (
-	maxMemory = 1 << 20 // bytes in memory; later ones are in a file
-	maxKept   = 1 << 30 // all of them
+	maxMemory = 1 << 20  // bytes in memory; later ones are in a file
+	maxKept   = 1 << 30  // all of them
+	maxUsed   = 16 << 20 // bytes of a file that were read, before the others move to a new one
 )
 
 // A spool is a queue of bytes. When many are in it the later ones are in a file.
@@ -33,16 +35,45 @@ func (s *spool) write(p []byte) (err error) {
 		return nil
 	}
 	if s.file == nil {
-		if s.file, err = os.CreateTemp("", "isthmus-output-"); err != nil {
+		if err := s.create(); err != nil {
 			return err
 		}
-		if s.name = s.file.Name(); os.Remove(s.name) == nil { // a system may refuse that while it is open
-			s.name = ""
+	}
+	if s.read >= maxUsed && s.read > s.filled-s.read {
+		if err := s.move(); err != nil {
+			return err
 		}
 	}
 	n, err := s.file.WriteAt(p, s.filled)
 	s.filled += int64(n)
 	return err
+}
+
+// create makes the file.
+func (s *spool) create() (err error) {
+	if s.file, err = os.CreateTemp("", "isthmus-output-"); err != nil {
+		return err
+	}
+	if s.name = s.file.Name(); os.Remove(s.name) == nil { // a system may refuse that while it is open
+		s.name = ""
+	}
+	return nil
+}
+
+// move moves what is not read to a new file, so that a replica that stays behind does not fill the disk with what it has.
+func (s *spool) move() error {
+	var to spool
+	if err := to.create(); err != nil {
+		return err
+	}
+	n, err := io.Copy(to.file, io.NewSectionReader(s.file, s.read, s.filled-s.read))
+	if err != nil {
+		to.close()
+		return err
+	}
+	s.close()
+	s.file, s.name, s.filled = to.file, to.name, n
+	return nil
 }
 
 // head returns the first bytes, some at least if there are any.
