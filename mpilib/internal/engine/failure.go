@@ -92,11 +92,12 @@ func (p *peer) sendHistory() {
 }
 
 // rejectLink closes a link that is not used, after an envelope with the reason, so that its
-// peer does not consider this process failed.
+// peer does not consider this process failed. A replica that is taken for dead is told so also at the end: it
+// must not take a goodbye for that of an equal.
 func (e *Engine) rejectLink(l *link.Link) {
 	why := wire.Envelope{Kind: wire.EnvelopeGoodbye}
 	e.mu.Lock()
-	if q := int(l.Peer.Rank); e.core.Closed() == nil && q < len(e.peers) && e.peers[q] != nil && e.peers[q].proto.Failed != nil {
+	if q := int(l.Peer.Rank); (e.core.Closed() == nil || e.replicas != nil) && q < len(e.peers) && e.peers[q] != nil && e.peers[q].proto.Failed != nil {
 		why = wire.Envelope{Kind: wire.EnvelopeFailed, ID: l.Peer.Rank}
 	}
 	e.mu.Unlock()

@@ -340,4 +340,8 @@ func TestGoodbyeCompares(t *testing.T) {
 	if err := <-bye; err == nil || !strings.Contains(err.Error(), "replicas 1 and 0 differ, in messages to rank 1: the other sent more") {
 		t.Errorf("%v, and the dead replica has sent something that this one has not", err)
 	}
+	mine, late := sockets(t)
+	defer late.Close()
+	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 3}})
+	expect(t, late, wire.Envelope{Kind: wire.EnvelopeFailed, ID: 3}) // which lives, and must not take this one for an equal
 }

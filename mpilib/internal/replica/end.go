@@ -85,14 +85,17 @@ func (p *Process) Leave(processes ...int) {
 	p.recordFailures(processes, false)
 }
 
-// compareWithLeft reports messages that a process which has left did not send: all that it had sent is acknowledged, so what is
-// still to be acknowledged another replica of its rank has sent, which is dead.
+// compareWithLeft reports messages that a dead process sent here, and that a replica of its rank which has left did not
+// send: all that the latter sent is acknowledged. Of one that lives it is no news that it is ahead.
 func compareWithLeft(p *Process, q int) {
 	rank := p.cfg.Rank(q)
 	if p.failed[q] || rank == Unseated || rank == p.rank || len(p.peers[rank].acks) == 0 {
 		return
 	}
 	s := &p.peers[rank].source
+	if !p.failed[s.server] || p.ended.left[s.server] {
+		return
+	}
 	p.emit(Effect{Kind: Diverge, Divergence: Divergence{
 		Rank: rank, Replicas: [2]int{p.cfg.Replica(q), p.cfg.Replica(s.server)}, Messages: &Messages{Context: s.acks[0].Context, To: p.rank, Tag: s.acks[0].Tag}, What: "the other sent more",
 	}})

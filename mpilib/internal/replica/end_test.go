@@ -109,6 +109,15 @@ func TestLeftWithLess(t *testing.T) {
 			a, _ := p.Arrive(0, 4, 7, 1)
 			p.Delivered(0, 4, 7, a, 9)
 		}
+		if more { // the server lives still, and may be ahead
+			q := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, AckEvery: 2})
+			a, _ := q.Arrive(0, 4, 7, 1)
+			q.Delivered(0, 4, 7, a, 9)
+			q.Leave(2)
+			if d := divergence(q); d != nil {
+				t.Errorf("the server lives: %v", d)
+			}
+		}
 		p.Fail(0)
 		p.Leave(2)
 		d := divergence(p)
