@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -42,7 +43,8 @@ func (p TCPProcess) Join() (mpilib.Option, error) {
 // tcpConnector makes one TCP connection for each dial.
 type tcpConnector struct {
 	TCPProcess
-	ln *net.TCPListener
+	ln   *net.TCPListener
+	seen sync.Map // overlay.NodeID: those that were connected, so that one of them that does not listen has ended
 }
 
 var _ overlay.Connector = (*tcpConnector)(nil)
@@ -53,6 +55,7 @@ func node(number int) overlay.NodeID {
 }
 
 func (c *tcpConnector) carrier(raw *net.TCPConn, peer overlay.NodeID, setup time.Duration) overlay.Carrier {
+	c.seen.Store(peer, true)
 	carrier.Tune(raw, carrier.Tuning{KeepAlive: 15 * time.Second}) // best effort, as the helper does
 	return overlay.Carrier{
 		Conn: raw, Here: node(c.Number),
@@ -81,6 +84,9 @@ func (c *tcpConnector) Dial(ctx context.Context, peer overlay.ProcessName, ways 
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return overlay.Carrier{}, fmt.Errorf("%v: %w: %w", peer, overlay.ErrUnreachable, err)
+		}
+		if _, ended := c.seen.Load(node(int(peer.Rank))); ended {
+			return overlay.Carrier{}, fmt.Errorf("%v: %w: %w", peer, overlay.ErrEnded, err)
 		}
 		select {
 		case <-tick.C:
