@@ -209,7 +209,7 @@ func (s story) begin(table Table, ack int) *world {
 }
 
 // play plays random orders of what happens until one goes wrong.
-func (s story) play(orders int, change func(*world)) (wrong error, text string) {
+func (s story) play(orders int, change func(*world)) (text string, wrong error) {
 	for seed := range uint64(orders) {
 		for _, table := range []Table{Parallel, Primary} {
 			begin := func(record bool) (*world, error) {
@@ -221,11 +221,11 @@ func (s story) play(orders int, change func(*world)) (wrong error, text string) 
 			}
 			if _, err := begin(false); err != nil {
 				w, _ := begin(true)
-				return fmt.Errorf("%v, seed %d: %w", table, seed, err), w.story()
+				return w.story(), fmt.Errorf("%v, seed %d: %w", table, seed, err)
 			}
 		}
 	}
-	return nil, ""
+	return "", nil
 }
 
 // Whatever happens, what is printed of a rank is what its live replicas wrote, and what ranks print of each other agrees; or else a
@@ -233,7 +233,7 @@ func (s story) play(orders int, change func(*world)) (wrong error, text string) 
 func TestOutput(t *testing.T) {
 	for _, s := range stories {
 		t.Run(s.name, func(t *testing.T) {
-			if err, text := s.play(orders(), func(*world) {}); err != nil {
+			if text, err := s.play(orders(), func(*world) {}); err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
 		})
@@ -291,7 +291,7 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 	for _, s := range stories {
 		if s.name == "overtaken" {
-			if err, _ := s.play(300, func(w *world) { w.acksEarly = true }); err == nil {
+			if _, err := s.play(300, func(w *world) { w.acksEarly = true }); err == nil {
 				t.Error("what a receive has matched is acknowledged before its bytes are here, and that is not found")
 			}
 		}
