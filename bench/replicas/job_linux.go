@@ -72,33 +72,19 @@ func (r *run) start(ctx context.Context, port int, jobs ...job) (_ *group, err e
 // do makes all jobs carry out an order, and returns how many seconds passed until all processes had.
 func (g *group) do(order string) (seconds float64, sent traffic, err error) {
 	start := time.Now()
-	if err := g.tell(order); err != nil {
-		return 0, sent, err
-	}
-	sent, err = g.answers()
-	return time.Since(start).Seconds(), sent, err
-}
-
-// tell gives all processes an order.
-func (g *group) tell(order string) error {
 	for _, p := range g.all {
 		if err := p.Tell(order); err != nil {
-			return err
+			return 0, sent, err
 		}
 	}
-	return nil
-}
-
-// answers waits until all processes have carried out their order.
-func (g *group) answers() (sent traffic, err error) {
 	for _, p := range g.all {
 		var t traffic
 		if err := p.Hear(orderBound, "ok", &t.sends, &t.data, &t.acks, &t.dataBytes, &t.acrossBytes); err != nil {
-			return sent, err
+			return 0, sent, err
 		}
 		sent.add(t)
 	}
-	return sent, nil
+	return time.Since(start).Seconds(), sent, nil
 }
 
 // stop ends the jobs: the end of its input tells each process.

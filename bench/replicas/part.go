@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/examples/npb"
@@ -27,15 +25,12 @@ import (
 //
 //	trips SIZE COUNT     a message goes from rank 0 to rank 1 and back
 //	kernel NAME CLASS    a run of a NAS kernel
-//	ring RANK            a number goes round all ranks, and the last time replica 0 of RANK dies instead of sending it on. It
-//	                     prints "died" and the time before, replica 0 of the next rank "heard" and the time when it has the number
 //
 // It answers "ok" and what it has sent as a replica since it began: messages of the program, data messages, acknowledgements,
 // bytes of the program in data messages, bytes between sets of replicas. At the end of its input it leaves.
 const (
 	orderTrips  = "trips"
 	orderKernel = "kernel"
-	orderRing   = "ring"
 )
 
 // kernels are the NAS kernels by name.
@@ -119,7 +114,7 @@ func obey(ctx context.Context, comm *mpilib.Comm, in io.Reader, out io.Writer) e
 		if !lines.Scan() {
 			return lines.Err()
 		}
-		if err := carryOut(ctx, comm, lines.Text(), out); err != nil {
+		if err := carryOut(ctx, comm, lines.Text()); err != nil {
 			return fmt.Errorf("order %q: %w", lines.Text(), err)
 		}
 		t := comm.World().ReplicaTraffic()
@@ -127,12 +122,9 @@ func obey(ctx context.Context, comm *mpilib.Comm, in io.Reader, out io.Writer) e
 	}
 }
 
-func carryOut(ctx context.Context, comm *mpilib.Comm, order string, out io.Writer) error {
+func carryOut(ctx context.Context, comm *mpilib.Comm, order string) error {
 	var what string
-	var size, count, dies int
-	if _, err := fmt.Sscan(order, &what, &dies); err == nil && what == orderRing && dies >= 0 && dies < comm.Size()-1 {
-		return ring(ctx, comm, dies, out)
-	}
+	var size, count int
 	if _, err := fmt.Sscan(order, &what, &size, &count); err == nil && what == orderTrips && size >= 0 && size <= maxMessage {
 		return trips(ctx, comm, size, count)
 	}
@@ -175,47 +167,4 @@ func trips(ctx context.Context, comm *mpilib.Comm, size, count int) error {
 		}
 	}
 	return nil
-}
-
-// ring sends a number round all ranks three times, the last time with a death.
-func ring(ctx context.Context, comm *mpilib.Comm, dies int, out io.Writer) error {
-	me, n := comm.Rank(), comm.Size()
-	first := comm.World().Replica() == 0
-	number := []int{0}
-	for round := range 3 {
-		last := round == 2
-		if me > 0 {
-			if _, err := mpilib.Recv(ctx, comm, number, me-1, messageTag); err != nil {
-				return err
-			}
-		}
-		if last && first && me == dies+1 {
-			fmt.Fprintln(out, "heard", time.Now().UnixNano())
-		}
-		if last && first && me == dies {
-			fmt.Fprintln(out, "died", time.Now().UnixNano())
-			return die()
-		}
-		if err := mpilib.Send(ctx, comm, number, (me+1)%n, messageTag); err != nil {
-			return err
-		}
-		if me == 0 {
-			if _, err := mpilib.Recv(ctx, comm, number, n-1, messageTag); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// die kills this process, as nothing in it could prevent.
-func die() error {
-	self, err := os.FindProcess(os.Getpid())
-	if err == nil {
-		err = self.Kill()
-	}
-	if err == nil {
-		select {}
-	}
-	return err
 }

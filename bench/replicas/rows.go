@@ -2,7 +2,6 @@ package replicas
 
 import (
 	"math"
-	"slices"
 
 	"github.com/isthmus-grid/isthmus/bench"
 )
@@ -26,11 +25,7 @@ const (
 	leastMean = 64       // where messages have so many bytes or more: an acknowledgement has some for each stream
 	maxSlope  = 0.2      // of the time of parallel beyond that of r jobs, over the slope of primary
 	minLinear = 0.98     // R squared of the time of primary over r
-	mostWait  = 0.3      // seconds that a process waits longer for a message whose sender is killed, 99 of 100 times
 )
-
-// failoverRanks is of how many ranks the jobs are that measure that: replica 0 of each but the last dies, one after the other.
-const failoverRanks = 9
 
 // sideBySide is what jobs with replicas are compared with.
 const sideBySide = "jobs side by side"
@@ -130,13 +125,4 @@ func growth(class string, ranks, repeat int, of map[string]series, spreads map[s
 		bench.Row{Bench: "replicas", Figure: "is_slope_primary", Params: params, Value: slope, Unit: "s"},
 		bench.Row{Bench: "replicas", Figure: "is_linear_primary", Params: params, Value: r2, Unit: "R2"}.AtLeast(minLinear),
 		parallel.AtMost(maxSlope))
-}
-
-// failover returns the row of how many seconds passed from each death to the message of another replica.
-func failover(waits []float64) bench.Row {
-	waits = slices.Sorted(slices.Values(waits))
-	at := func(share float64) float64 { return waits[int(share*float64(len(waits)-1)+0.5)] }
-	return bench.Row{Bench: "replicas", Figure: "failover_p99", Value: at(.99), Unit: "s", Params: map[string]any{
-		"what": "a process is killed", "ranks": failoverRanks, "replicas": 2, "samples": len(waits), "median": at(.5), "most": at(1),
-	}}.AtMost(mostWait)
 }

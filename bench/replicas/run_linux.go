@@ -47,12 +47,6 @@ func Measure(ctx context.Context, o Options, report *bench.Report) error {
 			return fmt.Errorf("bench replicas: %s: %w", c.key(), err)
 		}
 	}
-	if r.asked(failoverKey) {
-		fmt.Fprintf(r.Err, "bench replicas: %s\n", failoverKey)
-		if err := r.failover(ctx); err != nil {
-			return fmt.Errorf("bench replicas: %s: %w", failoverKey, err)
-		}
-	}
 	for _, n := range o.Ranks {
 		if !r.asked(growthKey) {
 			break
@@ -62,7 +56,7 @@ func Measure(ctx context.Context, o Options, report *bench.Report) error {
 		}
 	}
 	if len(r.report.Rows) == 0 {
-		return fmt.Errorf("bench replicas: no row matches %q; rows are called like %s, %s and %s", o.Only, comparisons(o.Class)[0].key(), failoverKey, growthKey)
+		return fmt.Errorf("bench replicas: no row matches %q; rows are called like %s and %s", o.Only, comparisons(o.Class)[0].key(), growthKey)
 	}
 	return nil
 }

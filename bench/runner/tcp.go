@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -43,8 +42,7 @@ func (p TCPProcess) Join() (mpilib.Option, error) {
 // tcpConnector makes one TCP connection for each dial.
 type tcpConnector struct {
 	TCPProcess
-	ln   *net.TCPListener
-	seen sync.Map // overlay.NodeID: those that were connected, so that one of them that does not listen has ended
+	ln *net.TCPListener
 }
 
 var _ overlay.Connector = (*tcpConnector)(nil)
@@ -55,7 +53,6 @@ func node(number int) overlay.NodeID {
 }
 
 func (c *tcpConnector) carrier(raw *net.TCPConn, peer overlay.NodeID, setup time.Duration) overlay.Carrier {
-	c.seen.Store(peer, true)
 	carrier.Tune(raw, carrier.Tuning{KeepAlive: 15 * time.Second}) // best effort, as the helper does
 	return overlay.Carrier{
 		Conn: raw, Here: node(c.Number),
@@ -84,9 +81,6 @@ func (c *tcpConnector) Dial(ctx context.Context, peer overlay.ProcessName, ways 
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return overlay.Carrier{}, fmt.Errorf("%v: %w: %w", peer, overlay.ErrUnreachable, err)
-		}
-		if _, ended := c.seen.Load(node(int(peer.Rank))); ended {
-			return overlay.Carrier{}, fmt.Errorf("%v: %w: %w", peer, overlay.ErrEnded, err)
 		}
 		select {
 		case <-tick.C:
