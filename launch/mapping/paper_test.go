@@ -63,6 +63,30 @@ func TestSimple(t *testing.T) {
 	}
 }
 
+// Of clusters of the same size the one with the lower number comes first, here B of A 3, B 5, C 5.
+func TestSimpleBreaksTies(t *testing.T) {
+	p := Problem{Band(9, 9, 1), grid(1, 3, 5, 5)}
+	if got := Simple(p); !slices.Equal(got, Map{3, 4, 5, 6, 7, 8, 9, 10, 11}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestDegree(t *testing.T) {
+	for _, c := range []struct {
+		power []float64
+		want  float64
+	}{
+		{[]float64{4, 4, 4}, 0},
+		{[]float64{1, 3}, 5},
+		{[]float64{2, 4, 4, 4, 5, 5, 7, 9}, 4}, // deviation 2, mean 5
+		{[]float64{1, 1, 1, 1, 96}, 10},        // deviation 38, mean 20: 19
+	} {
+		if got := (&Architecture{Power: c.power}).Degree(); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("powers %v: %g, want %g", c.power, got, c.want)
+		}
+	}
+}
+
 // 64 tasks that talk to the five before and after, clusters of 30, 25, 20, 20 and 18 nodes.
 func TestCuts(t *testing.T) {
 	p := Problem{Band(64, 64, 5), grid(1, 30, 25, 20, 20, 18)}

@@ -4,11 +4,12 @@ import (
 	"flag"
 	"math"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 )
 
-var scale = flag.Bool("scale", false, "map 10,000 tasks to 20,000 nodes")
+var scale = flag.Bool("scale", false, "map 10,000 tasks to 10,000 and to 20,000 nodes, within the paper's time")
 
 // On small problems Search is compared with all maps: never better than possible, nearly always the
 // best.
@@ -79,12 +80,12 @@ func TestSearchIsNeverWorse(t *testing.T) {
 	}
 }
 
-// large is a problem of so many tasks, on twice as many nodes of powers 2, 4 and 8 in 20 clusters.
-func large(tasks int) Problem {
+// large is a problem of so many tasks and nodes, which have powers 2, 4 and 8 and are in 20 clusters.
+func large(tasks, nodes int) Problem {
 	rng := rand.New(rand.NewPCG(1, 6))
 	sizes := make([]int, 20)
 	for i := range sizes {
-		sizes[i] = tasks / 10
+		sizes[i] = nodes / 20
 	}
 	p := Problem{Band(tasks, tasks, 5), grid(1, sizes...)}
 	for i := range p.Nodes.Power {
@@ -100,25 +101,51 @@ func large(tasks int) Problem {
 	return p
 }
 
-// The size at which the paper's QM was measured: 6.35 s for 10,000 tasks on 2992 nodes, without
-// searching for the least greatest time.
+// cpuTime returns the processor time that this process has used: other programs make it longer than it needs to be, but
+// not as much as the time of day.
+func cpuTime(t *testing.T) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// With -scale, as many tasks as the paper's QM was measured with: 6.35 s for 10,000 tasks on 2992 nodes. A node
+// has one task here, so there are as many nodes as that takes, and twice as many. Only then are there limits, for the
+// best of three runs: that time, and 10 s for auto, which looks for the least greatest time as QM does not. The
+// parameters are those of the strategies.
 func TestScale(t *testing.T) {
+	const paper, search = 6350 * time.Millisecond, 10 * time.Second
 	tasks := 1000
 	if *scale {
 		tasks = 10_000
 	}
-	p := large(tasks)
-	for _, c := range []struct {
-		name string
-		run  func(Problem, uint64) Map
-	}{
-		{"sma", algorithms["sma"]}, {"fec .1", algorithms["fec .1"]}, {"aiacqm", algorithms["aiacqm"]}, {"auto", algorithms["auto"]},
-	} {
-		start := time.Now()
-		m := c.run(p, 1)
-		t.Logf("%d tasks on %d nodes, %s: %.2f s; time %.4f, cut %g", tasks, 2*tasks, c.name, time.Since(start).Seconds(), p.Time(m), p.Cut(m))
-		if err := p.CheckMap(m); err != nil {
-			t.Error(err)
+	for _, nodes := range []int{tasks, 2 * tasks} {
+		p := large(tasks, nodes)
+		for _, c := range []struct {
+			name string
+			most time.Duration
+			run  func() Map
+		}{
+			{"sma", paper, func() Map { return Simple(p) }},
+			{"fec", paper, func() Map { return EdgeCut(p, .5) }},
+			{"aiacqm", paper, func() Map { return QuickMap(p, QuickMapOptions{Search: .5, Seed: 1}) }},
+			{"auto", search, func() Map { return Search(p, 1) }},
+		} {
+			took := time.Duration(math.MaxInt64)
+			for run := 0; run < 3 && (run == 0 || *scale && took > c.most); run++ {
+				start := cpuTime(t)
+				m := c.run()
+				took = min(took, cpuTime(t)-start)
+				t.Logf("%d tasks on %d nodes, %s: at best %.2f s; time %.4f, cut %g", tasks, nodes, c.name, took.Seconds(), p.Time(m), p.Cut(m))
+				if err := p.CheckMap(m); err != nil {
+					t.Error(err)
+				}
+			}
+			if *scale && took > c.most {
+				t.Errorf("%d tasks on %d nodes: %s takes %v at best, want at most %v", tasks, nodes, c.name, took, c.most)
+			}
 		}
 	}
 }
