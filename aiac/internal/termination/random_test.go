@@ -11,7 +11,7 @@ var runs = flag.Int("runs", defaultRuns(), "simulated runs of each test")
 
 func defaultRuns() int {
 	if testload.Full() {
-		return 400
+		return 10_000
 	}
 	return 100
 }
