@@ -3,6 +3,8 @@ package linear
 import (
 	"errors"
 	"math"
+	"runtime"
+	"runtime/metrics"
 	"slices"
 	"testing"
 )
@@ -56,4 +58,39 @@ func TestBreakdown(t *testing.T) {
 			t.Errorf("%T of a zero matrix: %v", s, err)
 		}
 	}
+}
+
+// Mul runs on as many goroutines as the node has cores, as far as there are rows enough, and its result is the same, bit for
+// bit.
+func TestMulOnEveryCore(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, c := range []struct{ rows, cores, goroutines int }{
+		{4 * rowsEach, 1, 0}, {4 * rowsEach, 2, 2}, {4 * rowsEach, 4, 4}, {rowsEach, 4, 2}, {rowsEach - 1, 4, 0},
+	} {
+		m := laplace(c.rows, .3)
+		x, y, want := make([]float64, c.rows), make([]float64, c.rows), make([]float64, c.rows)
+		for i := range x {
+			x[i] = math.Sin(float64(i))
+		}
+		m.mulRows(want, x, 0, c.rows)
+		runtime.GOMAXPROCS(c.cores)
+		const times = 100 // more than the goroutines that the runtime itself may start meanwhile
+		before := goroutinesCreated()
+		for range times {
+			clear(y)
+			m.Mul(y, x)
+			if !slices.Equal(y, want) {
+				t.Fatalf("%d rows on %d cores: the result differs", c.rows, c.cores)
+			}
+		}
+		if got := int(goroutinesCreated() - before); got/times != c.goroutines {
+			t.Errorf("%d rows on %d cores: %d goroutines in %d calls, want %d in each", c.rows, c.cores, got, times, c.goroutines)
+		}
+	}
+}
+
+func goroutinesCreated() uint64 {
+	s := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
 }

@@ -1,5 +1,5 @@
-// Package linear has sparse matrices by rows, and Krylov solvers for them on all cores of a node. It is pure:
-// equal input gives equal results on any number of cores.
+// Package linear has sparse matrices by rows, and Krylov solvers for them. Of a solver only [Matrix.Mul] runs on all cores of
+// a node; sums and updates of vectors run on one. It is pure: equal input gives equal results on any number of cores.
 package linear
 
 import (
@@ -39,7 +39,7 @@ func (m *Matrix) Entries() int { return len(m.values) }
 // rowsEach is how many rows a goroutine multiplies at least: fewer take less time than starting it.
 const rowsEach = 4096
 
-// Mul computes y = m x.
+// Mul computes y = m x, each core some of the rows.
 func (m *Matrix) Mul(y, x []float64) {
 	parts := min(runtime.GOMAXPROCS(0), 1+m.Rows()/rowsEach)
 	if parts == 1 {
