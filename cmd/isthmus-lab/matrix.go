@@ -29,7 +29,6 @@ func matrixCommand() *cli.Command {
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pair"},
 			&cli.PathFlag{Name: "html", Usage: "also write the grid as a page to `FILE`"},
-			&cli.PathFlag{Name: "png", Usage: "also write the grid as a picture to `FILE`"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := roundTrip(c, "matrix", 0); err != nil {
@@ -60,7 +59,7 @@ func matrixCommand() *cli.Command {
 				return err
 			}
 			return matrix.Run(c.Context, matrix.Options{
-				Presets: presets, Pairs: pairs, RTT: c.Duration("rtt"), JSON: c.Bool("json"), HTML: c.Path("html"), PNG: c.Path("png"),
+				Presets: presets, Pairs: pairs, RTT: c.Duration("rtt"), JSON: c.Bool("json"), HTML: c.Path("html"),
 				Unprivileged: c.Bool("unprivileged"), IPv6: c.Bool("ipv6"), Measured: c.Bool("measured"),
 				Binary:   suite(program),
 				Confined: func(argv []string) []string { return program(append([]string{"unprivileged"}, argv[1:]...)...) },

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"strconv"
@@ -70,7 +71,7 @@ func newPageCell(c *Cell) *pageCell {
 	l := legendOf(c)
 	p := &pageCell{
 		Cell: c, Fault: c.Fault(), Text: label(c),
-		Color: template.CSS(l.color), Ink: template.CSS(hex(ink(rgb(l.color)))),
+		Color: template.CSS(l.color), Ink: template.CSS(ink(l.color)),
 	}
 	for _, t := range overlay.Techniques() {
 		mark := ""
@@ -88,4 +89,19 @@ func label(c *Cell) string {
 		return "–"
 	}
 	return strconv.FormatFloat(c.SetupMS, 'f', 0, 64)
+}
+
+// ink returns the color of a text that is readable on a color. Both are like #rrggbb.
+func ink(back string) string {
+	r, g, b := rgb(back)
+	if light := 299*int(r) + 587*int(g) + 114*int(b); light < 145_000 {
+		return "#ffffff"
+	}
+	return "#20262e"
+}
+
+// rgb reads a color.
+func rgb(text string) (r, g, b uint8) {
+	fmt.Sscanf(text, "#%02x%02x%02x", &r, &g, &b)
+	return r, g, b
 }

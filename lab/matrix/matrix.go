@@ -35,7 +35,6 @@ type Options struct {
 
 	JSON bool      // one object per pair instead of the grid
 	HTML string    // file for the grid as a page; "" for none
-	PNG  string    // file for the grid as a picture; "" for none
 	Out  io.Writer // the grid, or the objects
 	Err  io.Writer // progress
 }
@@ -44,10 +43,8 @@ type Options struct {
 // several, one after the other. Pairs are also connected one after the other, so that everything
 // that a lab counts belongs to the pair. The error names the pairs whose outcome was wrong.
 func Run(ctx context.Context, o Options) error {
-	for _, name := range []string{o.HTML, o.PNG} {
-		if err := writable(name); err != nil {
-			return err
-		}
+	if err := writable(o.HTML); err != nil {
+		return err
 	}
 	var parts []part
 	if len(o.Pairs) > 0 {
@@ -119,32 +116,23 @@ func (r *run) part(ctx context.Context, p part) error {
 	return nil
 }
 
-// report prints the grid and writes the files.
+// report prints the grid and writes the page.
 func (r *run) report() error {
 	if !r.JSON {
 		if err := r.table.text(r.Out); err != nil {
 			return err
 		}
 	}
-	for _, f := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{{r.HTML, r.table.html}, {r.PNG, r.table.png}} {
-		if f.name == "" {
-			continue
-		}
-		if err := toFile(f.name, f.write); err != nil {
-			return err
-		}
-		fmt.Fprintln(r.Err, "wrote", f.name)
+	if r.HTML == "" {
+		return nil
 	}
-	return nil
-}
-
-func toFile(name string, write func(io.Writer) error) error {
-	f, err := os.Create(name)
+	f, err := os.Create(r.HTML)
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(f), f.Close())
+	if err := errors.Join(r.table.html(f), f.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintln(r.Err, "wrote", r.HTML)
+	return nil
 }

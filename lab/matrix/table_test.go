@@ -1,9 +1,7 @@
 package matrix
 
 import (
-	"bytes"
 	"encoding/json"
-	"image/png"
 	"io"
 	"os"
 	"path/filepath"
@@ -88,47 +86,6 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// The picture has the color of each cell's technique at the cell's position, and text that differs
-// from its background.
-func TestPNG(t *testing.T) {
-	var b bytes.Buffer
-	tab := sample(t)
-	if err := tab.png(&b); err != nil {
-		t.Fatal(err)
-	}
-	img, err := png.Decode(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := newPicture(tab)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if img.Bounds() != p.img.Bounds() {
-		t.Fatalf("the picture is %v, want %v", img.Bounds(), p.img.Bounds())
-	}
-	tab.each(func(row, column int, c *Cell) {
-		back := rgb(legendOf(c).color)
-		x, y := p.left+column*cellWidth, p.top+row*cellHeight
-		if got := img.At(x+2, y+2); got != back {
-			t.Errorf("%s to %s: %v, want %v", c.From, c.To, got, back)
-		}
-		letters := 0
-		for dx := range cellWidth - gap {
-			if img.At(x+dx, y+(cellHeight-gap)/2) == ink(back) {
-				letters++
-			}
-		}
-		if letters == 0 {
-			t.Errorf("%s to %s: no text", c.From, c.To)
-		}
-	})
-	missing := img.At(p.left+2, p.top+cellHeight+2)
-	if r, g, bl, _ := missing.RGBA(); r+g+bl != 3*0xffff {
-		t.Errorf("the pair that was not connected has color %v", missing)
-	}
-}
-
 // Every technique and the fault have a legend of their own, and text is readable on its color:
 // contrast according to WCAG 2, 4.5 for text.
 func TestLegends(t *testing.T) {
@@ -140,9 +97,10 @@ func TestLegends(t *testing.T) {
 			}
 			seen[key] = true
 		}
-		back := rgb(l.color)
-		if r := contrast(back.R, back.G, back.B, ink(back).R, ink(back).G, ink(back).B); r < 4.5 {
-			t.Errorf("%s: contrast %.1f", l.name, r)
+		r, g, b := rgb(l.color)
+		inkR, inkG, inkB := rgb(ink(l.color))
+		if c := contrast(r, g, b, inkR, inkG, inkB); c < 4.5 {
+			t.Errorf("%s: contrast %.1f", l.name, c)
 		}
 	}
 	for _, tech := range overlay.Techniques() {
@@ -177,8 +135,8 @@ func TestJSONKeys(t *testing.T) {
 
 // A file that cannot be written is reported before anything is built.
 func TestUnwritable(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "nowhere", "grid.png")
-	err := Run(t.Context(), Options{Presets: []string{"open"}, PNG: name, Out: io.Discard, Err: io.Discard})
+	name := filepath.Join(t.TempDir(), "nowhere", "grid.html")
+	err := Run(t.Context(), Options{Presets: []string{"open"}, HTML: name, Out: io.Discard, Err: io.Discard})
 	if !os.IsNotExist(err) {
 		t.Errorf("got %v", err)
 	}
