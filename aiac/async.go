@@ -297,9 +297,7 @@ func (a *asyncRun) carryOut(ctx context.Context, out termination.Out, from int, 
 		a.copies[from] = appendFloats(a.copies[from][:0], after)
 	}
 	if out.Freeze {
-		if err := a.keepCopy(); err != nil {
-			return err
-		}
+		a.keepCopy()
 	}
 	for _, e := range out.Send {
 		if err := a.send(ctx, e); err != nil {
@@ -328,9 +326,7 @@ func (a *asyncRun) send(ctx context.Context, e termination.Envelope) error {
 		for _, n := range a.feeds {
 			if number, _ := a.end.View().Process(n.task); number == e.Process {
 				a.copy.Give(n.task, n.values)
-				for _, v := range n.values {
-					b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-				}
+				b = appendBytes(b, n.values)
 			}
 		}
 	}
@@ -339,6 +335,14 @@ func (a *asyncRun) send(ctx context.Context, e termination.Envelope) error {
 		return nil // which receive notices, too
 	}
 	return err
+}
+
+// appendBytes appends numbers as they are in messages and saved states.
+func appendBytes(b []byte, v []float64) []byte {
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+	}
+	return b
 }
 
 func appendFloats(v []float64, b []byte) []float64 {

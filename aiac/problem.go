@@ -6,10 +6,9 @@ type Problem interface {
 	// Tasks returns the number of tasks, which is the number of ranks.
 	Tasks() int
 
-	// Needs returns the tasks whose values a task uses, in ascending order and without itself.
-	Needs(task int) []int
-
-	// Values returns how many numbers of its block a task gives to another one that needs them.
+	// Values returns how many numbers of a task another one uses; 0: none, it does not need that task. What a task needs
+	// of itself is its state, of one number at least: the block, and whatever else a later Step depends on, but not
+	// the values of others.
 	Values(from, to int) int
 
 	// New returns a task at the start of the iteration. Run makes two of the task of its rank: the
@@ -23,19 +22,14 @@ type Task interface {
 	// Step is one iteration: it computes the block anew, with the values taken last.
 	Step() error
 
-	// Give copies the values of the block that another task uses into v.
-	Give(to int, v []float64)
-
-	// Take takes the values of another task. Until then it has those of the start.
-	Take(from int, v []float64)
-
 	// Residual returns the residual of the block's rows, with the block and the values as they are: the
 	// greatest absolute value.
 	Residual() float64
 
-	// Save appends the block to b, and whatever else of the state a later Step depends on, but not the values of others.
-	Save(b []byte) []byte
+	// Give copies what a task needs of this one into v: the values that another one uses, or its own state.
+	Give(to int, v []float64)
 
-	// Load replaces the block by one that a Save of this task has written, here or in another process.
-	Load(b []byte) error
+	// Take takes what this task needs of a task: the values of another one, or a state of its own that replaces the one it has.
+	// The state was given here or in another process. Until a Take it has what New has put there.
+	Take(from int, v []float64)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/isthmus-grid/isthmus/aiac/checkpoint"
 	"github.com/isthmus-grid/isthmus/mpilib"
@@ -137,11 +136,10 @@ func check(ranks int, p Problem, o Options) error {
 	case o.Restore != nil && (o.Checkpoint == nil || o.Checkpoint.Decide != nil):
 		return fmt.Errorf("%w: Restore needs Checkpoint, without Decide", ErrProblem)
 	}
-	for task := range p.Tasks() {
-		needs := p.Needs(task)
-		for i, from := range needs {
-			if from < 0 || from >= p.Tasks() || from == task || i > 0 && from <= needs[i-1] || p.Values(from, task) <= 0 {
-				return fmt.Errorf("%w: task %d needs %v", ErrProblem, task, needs)
+	for from := range ranks {
+		for to := range ranks {
+			if n := p.Values(from, to); n < 0 || n == 0 && from == to {
+				return fmt.Errorf("%w: task %d needs %d values of task %d", ErrProblem, to, n, from)
 			}
 		}
 	}
@@ -157,8 +155,8 @@ type run struct {
 	needs   []neighbour
 	feeds   []neighbour
 	state   Task
-	copy    Task // has the block of a copy
-	saved   []byte
+	copy    Task          // has the block of a copy
+	own     []float64     // memory for a state
 	saving  *saving       // nil: no states are saved
 	losses  chan struct{} // the exchange of saving has heard of some; nil without replacements
 	result  Result
@@ -171,13 +169,16 @@ type neighbour struct {
 }
 
 func newRun(c *mpilib.Comm, task int, p Problem, o Options) (*run, error) {
-	r := &run{comm: c, problem: p, options: o, task: task}
-	for _, from := range p.Needs(r.task) {
-		r.needs = append(r.needs, neighbour{from, make([]float64, p.Values(from, r.task))})
-	}
-	for to := range p.Tasks() {
-		if slices.Contains(p.Needs(to), r.task) {
-			r.feeds = append(r.feeds, neighbour{to, make([]float64, p.Values(r.task, to))})
+	r := &run{comm: c, problem: p, options: o, task: task, own: make([]float64, p.Values(task, task))}
+	for other := range p.Tasks() {
+		if other == task {
+			continue
+		}
+		if n := p.Values(other, task); n > 0 {
+			r.needs = append(r.needs, neighbour{other, make([]float64, n)})
+		}
+		if n := p.Values(task, other); n > 0 {
+			r.feeds = append(r.feeds, neighbour{other, make([]float64, n)})
 		}
 	}
 	var err error
@@ -191,8 +192,8 @@ func newRun(c *mpilib.Comm, task int, p Problem, o Options) (*run, error) {
 func (r *run) iterations() uint64 { return r.result.Iterations }
 
 // keepCopy copies the block as it is.
-func (r *run) keepCopy() error {
-	r.saved = r.state.Save(r.saved[:0])
+func (r *run) keepCopy() {
+	r.state.Give(r.task, r.own)
+	r.copy.Take(r.task, r.own)
 	r.result.Waves++
-	return r.copy.Load(r.saved)
 }

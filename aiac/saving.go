@@ -104,9 +104,10 @@ func (r *run) restore(ctx context.Context) error {
 		if s.Task != r.task {
 			return fmt.Errorf("%w: restore returned a state of task %d", ErrProblem, s.Task)
 		}
-		if err := r.state.Load(s.Data); err != nil {
-			return fmt.Errorf("restore: iteration %d: %w", s.Iteration, err)
+		if len(s.Data) != 8*len(r.own) {
+			return fmt.Errorf("%w: restore returned a state of %d bytes for one of %d numbers", ErrProblem, len(s.Data), len(r.own))
 		}
+		r.state.Take(r.task, appendFloats(r.own[:0], s.Data))
 		r.result.Iterations, r.result.Checkpoints.Restored = s.Iteration, s.Iteration
 	}
 	if r.options.Mode == Async {
@@ -133,7 +134,10 @@ func (r *run) save(ctx context.Context, iteration uint64) error {
 	if err != nil || !isDue {
 		return err
 	}
-	return r.saving.exchange.Save(iteration, r.state.Save)
+	return r.saving.exchange.Save(iteration, func(b []byte) []byte {
+		r.state.Give(r.task, r.own)
+		return appendBytes(b, r.own)
+	})
 }
 
 // closeSaving ends it, and counts.

@@ -1,6 +1,7 @@
 package aiac
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,10 @@ func TestCheckpoint(t *testing.T) {
 			if from.Iteration == 0 || from.Iteration > 200 || r.Iterations < from.Iteration || len(from.Data) != 8*p.rows {
 				t.Errorf("%v: task %d starts from iteration %d, %d bytes, and ends at %d", mode, c.Rank(), from.Iteration, len(from.Data), r.Iterations)
 			}
+			whole, _ := jacobi(p, 0, from.Iteration)
+			if block := whole[c.Rank()*p.rows:][:p.rows]; !bytes.Equal(from.Data, appendBytes(nil, block)) {
+				t.Errorf("%v: task %d: the state of iteration %d is not %v", mode, c.Rank(), from.Iteration, block)
+			}
 			if s := r.Checkpoints; s.Saved == 0 || s.Kept == 0 || s.Bytes == 0 || s.Spent <= 0 || s.Share <= 0 {
 				t.Errorf("%v: task %d: %+v", mode, c.Rank(), s)
 			}
@@ -75,7 +80,7 @@ func runOut(ctx context.Context, c *mpilib.Comm, p line, o Options) error {
 func TestRestore(t *testing.T) {
 	p := line{2, 3, .5}
 	mpilib.TestWorld(t, p.tasks, func(ctx context.Context, c *mpilib.Comm) error {
-		ones := (&lineTask{line: p, x: []float64{1, 1, 1}}).Save(nil)
+		ones := appendBytes(nil, []float64{1, 1, 1})
 		o := Options{Tolerance: 1e-9, Checkpoint: &checkpoint.Config{}}
 		for _, s := range []checkpoint.State{{}, {Task: c.Rank(), Iteration: uint64(40 + c.Rank()), Data: ones}} {
 			o.Restore = func(context.Context, *checkpoint.Exchange) (checkpoint.State, error) { return s, nil }
@@ -87,11 +92,11 @@ func TestRestore(t *testing.T) {
 				t.Errorf("from %+v: %d iterations", s, r.Iterations)
 			}
 		}
-		o.Restore = func(context.Context, *checkpoint.Exchange) (checkpoint.State, error) {
-			return checkpoint.State{Task: 1 - c.Rank(), Iteration: 1, Data: ones}, nil
-		}
-		if _, err := Run(ctx, c, p, o); !errors.Is(err, ErrProblem) {
-			t.Errorf("of another task: %v", err)
+		for _, s := range []checkpoint.State{{Task: 1 - c.Rank(), Iteration: 1, Data: ones}, {Task: c.Rank(), Iteration: 1, Data: ones[8:]}} {
+			o.Restore = func(context.Context, *checkpoint.Exchange) (checkpoint.State, error) { return s, nil }
+			if _, err := Run(ctx, c, p, o); !errors.Is(err, ErrProblem) {
+				t.Errorf("from %+v: %v", s, err)
+			}
 		}
 		o.Checkpoint = nil
 		if _, err := Run(ctx, c, p, o); !errors.Is(err, ErrProblem) {

@@ -20,8 +20,9 @@ func (r *run) sync(ctx context.Context) error {
 		}
 		part[0] = r.state.Residual()
 		reduction := mpilib.Iallreduce(r.comm, part, all, mpilib.Max)
-		err := r.keepCopy()
-		if err == nil && r.result.Iterations < r.options.MaxIterations {
+		r.keepCopy()
+		var err error
+		if r.result.Iterations < r.options.MaxIterations {
 			if err = r.state.Step(); err == nil {
 				err = r.save(ctx, r.result.Iterations+1)
 			}

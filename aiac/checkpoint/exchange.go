@@ -182,7 +182,7 @@ func (x *Exchange) IsDue(ctx context.Context) (bool, error) {
 }
 
 // Save saves the state after an iteration, which must be above that of the last Save, at the holder whose turn it is, and
-// does not wait for it. encode appends the state to its argument, as aiac.Task.Save does. If both holders still take an earlier
+// does not wait for it. encode appends the state to its argument. If both holders still take an earlier
 // state, or there is none, nothing is saved. Whether a state is due is for the caller to ask.
 func (x *Exchange) Save(iteration uint64, encode func([]byte) []byte) error {
 	begun := time.Now()

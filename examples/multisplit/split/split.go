@@ -5,7 +5,6 @@ package split
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -38,27 +37,17 @@ func (s Split) rows(task int) (lo, hi int) {
 	return task * n / s.Parts, (task + 1) * n / s.Parts
 }
 
-// shared returns the rows of from that the rows of to may use.
+// shared returns the rows of from that the rows of to may use: all if it is the same task.
 func (s Split) shared(from, to int) (lo, hi int) {
 	lo, hi = s.rows(from)
 	first, last := s.rows(to)
 	return max(lo, first-s.System.Reach()), min(hi, last+s.System.Reach())
 }
 
-// Needs implements aiac.Problem.
-func (s Split) Needs(task int) (needs []int) {
-	for from := range s.Parts {
-		if lo, hi := s.shared(from, task); from != task && lo < hi {
-			needs = append(needs, from)
-		}
-	}
-	return needs
-}
-
 // Values implements aiac.Problem.
 func (s Split) Values(from, to int) int {
 	lo, hi := s.shared(from, to)
-	return hi - lo
+	return max(0, hi-lo)
 }
 
 // New implements aiac.Problem.
@@ -149,26 +138,11 @@ func (t *block) Give(to int, v []float64) {
 
 // Take implements aiac.Task.
 func (t *block) Take(from int, v []float64) {
+	if from == t.task {
+		copy(t.x, v)
+		return
+	}
 	lo, _ := t.split.shared(from, t.task)
 	copy(t.around[lo-t.first:], v)
 	t.isCurrent = false
-}
-
-// Save implements aiac.Task.
-func (t *block) Save(b []byte) []byte {
-	for _, v := range t.x {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
-	return b
-}
-
-// Load implements aiac.Task.
-func (t *block) Load(b []byte) error {
-	if len(b) != 8*len(t.x) {
-		return fmt.Errorf("a block of %d bytes, want %d", len(b), 8*len(t.x))
-	}
-	for i := range t.x {
-		t.x[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-	}
-	return nil
 }
