@@ -30,10 +30,10 @@ import (
 )
 
 // axes are the parameters that a curve can run over, the likeliest first.
-var axes = []string{"flits", "replicas", "size", "rows", "processes", "ranks", "streams", "carriers", "size_mb", "delay_ms"}
+var axes = []string{"flits", "replicas", "size", "rows", "processes", "ranks", "streams", "carriers", "size_mb", "delay_ms", "rtt_ms"}
 
 // who lists the parameters that distinguish a figure's lines.
-var who = []string{"contestant", "algorithm", "technique"}
+var who = []string{"contestant", "algorithm", "technique", "mode"}
 
 // remarks are parameters that say how a row was obtained, not what it measures.
 var remarks = []string{
@@ -259,9 +259,19 @@ func (g *group) axis() Axis {
 	return Axis{Label: strings.ReplaceAll(g.x, "_", " ")}
 }
 
+// hasZero reports whether a value is not above 0, as counts may be: a logarithmic axis would not show it.
+func (g *group) hasZero() bool {
+	for _, l := range g.lines {
+		if slices.ContainsFunc(l, func(r bench.Row) bool { return r.Value <= 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
 // figure returns the figure of the values.
 func (g *group) figure() Figure {
-	f := Figure{Title: g.title(), X: g.axis(), Y: Axis{Label: g.what.Figure + " (" + g.what.Unit + ")", Log: true}}
+	f := Figure{Title: g.title(), X: g.axis(), Y: Axis{Label: g.what.Figure + " (" + g.what.Unit + ")", Log: !g.hasZero()}}
 	f.Y.Label = strings.ReplaceAll(f.Y.Label, "_", " ")
 	f.Lines, f.Marks = g.curves(func(r bench.Row) (float64, bool) { return r.Value, true })
 	bounds := map[float64]float64{}

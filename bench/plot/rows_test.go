@@ -3,6 +3,7 @@ package plot
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -72,6 +73,44 @@ func TestFigures(t *testing.T) {
 	}
 	if m := figures[byFlits].Marks; len(m) != 2 || m[0].X != 2 || m[0].Text != "chosen" {
 		t.Errorf("marks %v", m)
+	}
+}
+
+// Both modes of iterations share a figure over the distance, for each loss.
+func TestModesByDistance(t *testing.T) {
+	var rows []bench.Row
+	for _, loss := range []float64{0, 0.1} {
+		for i, rtt := range []float64{50, 10, 20} {
+			for _, mode := range []string{"sync", "async"} {
+				rows = append(rows, bench.Row{Bench: "aiac", Figure: "time", Unit: "s", Value: float64(i + len(mode)), Params: map[string]any{
+					"mode": mode, "rtt_ms": rtt, "loss": loss, "rows": 4000, "repeat": 3,
+				}})
+			}
+		}
+	}
+	figures := Figures(rows)
+	for _, name := range []string{"aiac-time-loss-0-rows-4000-by-rtt_ms", "aiac-time-loss-0.1-rows-4000-by-rtt_ms"} {
+		f := figures[name]
+		if len(f.Lines) != 2 || fmt.Sprint(f.Lines) != "[{async [10 20 50] [6 7 5] false} {sync [10 20 50] [5 6 4] false}]" || f.X.Label != "rtt ms" || f.Y.Label != "time (s)" {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	if len(figures) != 2 {
+		t.Errorf("figures %q", slices.Sorted(maps.Keys(figures)))
+	}
+}
+
+// A count of which some or all are 0 has a figure with a linear axis, which shows them.
+func TestZeros(t *testing.T) {
+	for _, most := range []float64{0, 5} {
+		var rows []bench.Row
+		for rtt := range 2 {
+			rows = append(rows, bench.Row{Bench: "aiac", Figure: "values_overwritten", Unit: "values", Value: most * float64(rtt), Params: map[string]any{"rtt_ms": rtt}})
+		}
+		f := Figures(rows)["aiac-values_overwritten-by-rtt_ms"]
+		if err := f.WritePNG(io.Discard); err != nil || f.Y.Log {
+			t.Errorf("at most %g: %v, %+v", most, err, f.Y)
+		}
 	}
 }
 
