@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
@@ -13,10 +14,11 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// AIAC compares synchronous and asynchronous iterations of one solver on sites at several distances.
+// AIAC compares synchronous and asynchronous iterations of one solver on sites at several distances, with several losses.
 type AIAC struct {
 	Bed
 	RTTs         []time.Duration // between the sites, one after the other
+	Losses       []float64       // fractions of the packets between sites, each with all RTTs
 	Sites        int
 	NodesPerSite int
 	RanksPerSite int // a multiple of the nodes
@@ -25,7 +27,6 @@ type AIAC struct {
 	Shift        float64
 	Tolerance    float64
 	StepTime     time.Duration // how long an iteration takes at least
-	Loss         float64       // fraction of the packets between sites
 	CPU          []float64     // cores of the nodes of each site, as in lab.Site; none: not limited
 	PETSc        bool          // measures Krylov methods of PETSc on the same system, too
 	Repeat       int
@@ -47,10 +48,12 @@ func (s AIAC) Check() error {
 	switch {
 	case s.NodesPerSite < 1 || s.RanksPerSite%s.NodesPerSite != 0:
 		return fmt.Errorf("%d ranks on %d nodes of each site; want as many on each", s.RanksPerSite, s.NodesPerSite)
-	case len(s.RTTs) == 0 || s.Sites < 1 || s.RanksPerSite < 1 || s.Repeat < 1:
-		return fmt.Errorf("%d round trips, %d sites, %d ranks in each, %d runs; want one of each or more", len(s.RTTs), s.Sites, s.RanksPerSite, s.Repeat)
-	case s.Rows < s.Sites*s.RanksPerSite || s.Band < 1 || !(s.Shift > 0) || !(s.Tolerance > 0) || s.StepTime < 0 || !(s.Loss >= 0 && s.Loss < 1):
-		return fmt.Errorf("%d rows, band %d, shift %g, tolerance %g, steps of %v, loss %g", s.Rows, s.Band, s.Shift, s.Tolerance, s.StepTime, s.Loss)
+	case len(s.RTTs) == 0 || len(s.Losses) == 0 || s.Sites < 1 || s.RanksPerSite < 1 || s.Repeat < 1:
+		return fmt.Errorf("%d round trips, %d losses, %d sites, %d ranks in each, %d runs; want one of each or more", len(s.RTTs), len(s.Losses), s.Sites, s.RanksPerSite, s.Repeat)
+	case slices.ContainsFunc(s.Losses, func(loss float64) bool { return !(loss >= 0 && loss < 1) }):
+		return fmt.Errorf("losses of %v; want fractions, from 0 and below 1", s.Losses)
+	case s.Rows < s.Sites*s.RanksPerSite || s.Band < 1 || !(s.Shift > 0) || !(s.Tolerance > 0) || s.StepTime < 0:
+		return fmt.Errorf("%d rows, band %d, shift %g, tolerance %g, steps of %v", s.Rows, s.Band, s.Shift, s.Tolerance, s.StepTime)
 	case s.PETSc && s.Preset != "open":
 		return fmt.Errorf("PETSc needs --preset open, not %s: its processes connect to each other", s.Preset)
 	}
@@ -75,8 +78,8 @@ func (s AIAC) Run(ctx context.Context) error {
 			}
 			defer func() { err = errors.Join(err, peer.close()) }()
 		}
-		for _, rtt := range s.RTTs {
-			some, err := s.measure(ctx, g, rtt, peer)
+		for _, shape := range s.shapes() {
+			some, err := s.measure(ctx, g, shape, peer)
 			if err != nil {
 				return err
 			}
@@ -90,6 +93,16 @@ func (s AIAC) Run(ctx context.Context) error {
 	return bench.Write(s.Out, s.JSON, rows...)
 }
 
+// shapes returns what the paths between sites are like, one after the other.
+func (s AIAC) shapes() (shapes []wan.Shape) {
+	for _, loss := range s.Losses {
+		for _, rtt := range s.RTTs {
+			shapes = append(shapes, wan.Shape{Delay: rtt / 2, Loss: loss})
+		}
+	}
+	return shapes
+}
+
 // entries is how many elements the matrix has above the diagonal in each row.
 const entries = 6
 
@@ -97,19 +110,19 @@ func (s AIAC) system() split.Banded {
 	return split.Banded{N: s.Rows, Band: s.Band, Entries: entries, Shift: s.Shift}
 }
 
-// measure measures at one distance.
-func (s AIAC) measure(ctx context.Context, g *grid.Grid, rtt time.Duration, peer *petsc) (rows []bench.Row, err error) {
-	if err := s.setDistance(g, rtt); err != nil {
+// measure measures with one shape of the paths.
+func (s AIAC) measure(ctx context.Context, g *grid.Grid, shape wan.Shape, peer *petsc) (rows []bench.Row, err error) {
+	if err := s.setPaths(g, shape); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(s.Err, "aiac: %d ranks on %d sites, %v apart\n", s.Sites*s.RanksPerSite, s.Sites, rtt)
+	fmt.Fprintf(s.Err, "aiac: %d ranks on %d sites, %v apart, loss %g\n", s.Sites*s.RanksPerSite, s.Sites, 2*shape.Delay, shape.Loss)
 	results, err := Example[split.Result](ctx, s.Bed, g, s.hosts(), "multisplit", "--rows", fmt.Sprint(s.Rows), "--band", fmt.Sprint(s.Band),
 		"--entries", fmt.Sprint(entries), "--shift", fmt.Sprint(s.Shift), "--tolerance", fmt.Sprint(s.Tolerance), "--step-time", s.StepTime.String(),
 		"--repeat", fmt.Sprint(s.Repeat))
 	if err != nil {
 		return nil, err
 	}
-	if rows, err = s.rows(rtt, results); err != nil || peer == nil {
+	if rows, err = s.rows(shape, results); err != nil || peer == nil {
 		return rows, err
 	}
 	for _, method := range petscMethods {
@@ -118,7 +131,7 @@ func (s AIAC) measure(ctx context.Context, g *grid.Grid, rtt time.Duration, peer
 		if err != nil {
 			return nil, err
 		}
-		some, err := s.petscRows(rtt, method, runs, results)
+		some, err := s.petscRows(shape, method, runs, results)
 		if err != nil {
 			return nil, err
 		}
@@ -127,8 +140,8 @@ func (s AIAC) measure(ctx context.Context, g *grid.Grid, rtt time.Duration, peer
 	return rows, nil
 }
 
-// petscRows turns the runs of a method at one distance into figures: its time, and that of asynchronous iterations over it.
-func (s AIAC) petscRows(rtt time.Duration, method string, runs []petscRun, ours []split.Result) ([]bench.Row, error) {
+// petscRows turns the runs of a method with one shape of the paths into figures: its time, and that of asynchronous iterations over it.
+func (s AIAC) petscRows(shape wan.Shape, method string, runs []petscRun, ours []split.Result) ([]bench.Row, error) {
 	var times, async []float64
 	for _, r := range runs {
 		if !(r.Residual <= 1.01*s.Tolerance) { // sums are not added in the same order each time
@@ -144,28 +157,28 @@ func (s AIAC) petscRows(rtt time.Duration, method string, runs []petscRun, ours 
 	if len(times) == 0 || len(async) == 0 {
 		return nil, fmt.Errorf("%d runs of PETSc's %s, %d asynchronous ones", len(times), method, len(async))
 	}
-	time, params := bench.Median(times), s.params(rtt, "petsc "+method)
+	time, params := bench.Median(times), s.params(shape, "petsc "+method)
 	return []bench.Row{
 		{Bench: "aiac", Figure: "time", Params: params, Value: time, Unit: "s"},
 		{Bench: "aiac", Figure: "iterations", Params: params, Value: float64(runs[0].Iterations), Unit: "iterations"},
-		{Bench: "aiac", Figure: "time", Params: s.params(rtt, "async"), Value: bench.Median(async), Unit: "s", Against: "petsc " + method, Ratio: bench.Median(async) / time},
+		{Bench: "aiac", Figure: "time", Params: s.params(shape, "async"), Value: bench.Median(async), Unit: "s", Against: "petsc " + method, Ratio: bench.Median(async) / time},
 	}, nil
 }
 
 // params are the conditions of a figure.
-func (s AIAC) params(rtt time.Duration, mode string) map[string]any {
-	return map[string]any{"mode": mode, "rtt_ms": float64(rtt.Microseconds()) / 1000, "sites": s.Sites, "ranks_per_site": s.RanksPerSite,
-		"rows": s.Rows, "band": s.Band, "shift": s.Shift, "step_ms": float64(s.StepTime.Microseconds()) / 1000, "loss": s.Loss, "cpu": fmt.Sprint(s.CPU), "repeat": s.Repeat}
+func (s AIAC) params(shape wan.Shape, mode string) map[string]any {
+	return map[string]any{"mode": mode, "rtt_ms": float64((2 * shape.Delay).Microseconds()) / 1000, "sites": s.Sites, "ranks_per_site": s.RanksPerSite,
+		"rows": s.Rows, "band": s.Band, "shift": s.Shift, "step_ms": float64(s.StepTime.Microseconds()) / 1000, "loss": shape.Loss, "cpu": fmt.Sprint(s.CPU), "repeat": s.Repeat}
 }
 
-// setDistance gives all paths between sites a round trip. Those to the public hosts stay as they are.
-func (s AIAC) setDistance(g *grid.Grid, rtt time.Duration) error {
+// setPaths gives all paths between sites a shape. Those to the public hosts stay as they are.
+func (s AIAC) setPaths(g *grid.Grid, shape wan.Shape) error {
 	for from := range s.Sites {
 		for to := range s.Sites {
 			if from == to {
 				continue
 			}
-			if err := g.Lab.SetWAN(site(from), site(to), wan.Shape{Delay: rtt / 2, Loss: s.Loss}); err != nil {
+			if err := g.Lab.SetWAN(site(from), site(to), shape); err != nil {
 				return err
 			}
 		}
@@ -183,33 +196,45 @@ func (s AIAC) hosts() (nodes []string) {
 	return nodes
 }
 
-// rows turns the runs at one distance into figures: the median time of each mode, their ratio, and what became of values
-// in the run that has it.
-func (s AIAC) rows(rtt time.Duration, results []split.Result) (rows []bench.Row, err error) {
-	times := map[string][]float64{}
-	last := map[string]split.Result{}
-	for _, r := range results {
-		times[r.Mode] = append(times[r.Mode], r.Seconds)
-		last[r.Mode] = r
-	}
-	if len(times["sync"]) == 0 || len(times["async"]) == 0 {
-		return nil, errors.New("multisplit has not run in both modes")
-	}
+// aiacFigures are what each run has.
+var aiacFigures = []struct {
+	name, unit string
+	of         func(split.Result) float64
+}{
+	{"time", "s", func(r split.Result) float64 { return r.Seconds }},
+	{"least_iterations", "iterations", func(r split.Result) float64 { return float64(r.Least) }},
+	{"most_iterations", "iterations", func(r split.Result) float64 { return float64(r.Most) }},
+	{"values_put", "values", func(r split.Result) float64 { return float64(r.Put) }},
+	{"values_overwritten", "values", func(r split.Result) float64 { return float64(r.Overwritten) }},
+	{"values_received", "values", func(r split.Result) float64 { return float64(r.Received) }},
+}
+
+// maxAIACRatio is the target for the time of asynchronous iterations over that of synchronous ones.
+const maxAIACRatio = 1
+
+// rows returns the median of each figure in each mode.
+func (s AIAC) rows(shape wan.Shape, results []split.Result) (rows []bench.Row, err error) {
+	var syncTime float64
 	for _, mode := range []string{"sync", "async"} {
-		r := last[mode]
-		params := s.params(rtt, mode)
-		row := bench.Row{Bench: "aiac", Figure: "time", Params: params, Value: bench.Median(times[mode]), Unit: "s"}
-		if mode == "async" {
-			row.Against, row.Ratio = "sync", row.Value/bench.Median(times["sync"])
-		}
-		rows = append(rows, row)
-		for _, f := range []struct {
-			figure string
-			value  uint64
-			unit   string
-		}{{"least_iterations", r.Least, "iterations"}, {"most_iterations", r.Most, "iterations"}, {"values_put", r.Put, "values"},
-			{"values_overwritten", r.Overwritten, "values"}, {"values_received", r.Received, "values"}} {
-			rows = append(rows, bench.Row{Bench: "aiac", Figure: f.figure, Params: params, Value: float64(f.value), Unit: f.unit})
+		for _, f := range aiacFigures {
+			var values []float64
+			for _, r := range results {
+				if r.Mode == mode {
+					values = append(values, f.of(r))
+				}
+			}
+			if len(values) == 0 {
+				return nil, fmt.Errorf("multisplit has not run in mode %s", mode)
+			}
+			row := bench.Row{Bench: "aiac", Figure: f.name, Params: s.params(shape, mode), Value: bench.Median(values), Unit: f.unit}
+			switch {
+			case f.name == "time" && mode == "sync":
+				syncTime = row.Value
+			case f.name == "time":
+				row.Against, row.Ratio = "sync", row.Value/syncTime
+				row = row.AtMost(maxAIACRatio)
+			}
+			rows = append(rows, row)
 		}
 	}
 	return rows, nil

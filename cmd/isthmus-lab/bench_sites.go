@@ -188,7 +188,7 @@ func benchAIACCommand() *cli.Command {
 		Usage: "solve a sparse system by synchronous and asynchronous iterations on closed sites, at several distances (about five minutes)",
 		Flags: []cli.Flag{
 			jsonFlag(&s.JSON),
-			&cli.StringFlag{Name: "rtt", Usage: "round-trip `TIMES` between the sites, separated by commas", Value: "100us,20ms,50ms"},
+			&cli.StringFlag{Name: "rtt", Usage: "round-trip `TIMES` between the sites, separated by commas", Value: "10ms,20ms,50ms"},
 			&cli.StringFlag{Name: "preset", Usage: "`FIREWALL` of the sites, as for isthmus-lab up", Value: "stateful", Destination: &s.Preset},
 			&cli.IntFlag{Name: "sites", Usage: "`NUMBER` of sites", Value: 4, Destination: &s.Sites},
 			&cli.IntFlag{Name: "nodes", Usage: "`NUMBER` of nodes in each site", Value: 1, Destination: &s.NodesPerSite},
@@ -198,13 +198,13 @@ func benchAIACCommand() *cli.Command {
 			&cli.Float64Flag{Name: "shift", Usage: "row sums, as a `PART` of the elements beside the diagonal: the less, the more iterations", Value: 0.01, Destination: &s.Shift},
 			&cli.Float64Flag{Name: "tolerance", Usage: "greatest `RESIDUAL` of a row", Value: 1e-6, Destination: &s.Tolerance},
 			&cli.DurationFlag{Name: "step-time", Usage: "how long an iteration takes at least, to emulate processors", Value: 3 * time.Millisecond, Destination: &s.StepTime},
-			&cli.Float64Flag{Name: "loss", Usage: "`FRACTION` of the packets between sites that are lost", Destination: &s.Loss},
+			&cli.Float64SliceFlag{Name: "loss", Usage: "`FRACTIONS` of the packets between sites that are lost, separated by commas; each with all --rtt", Value: cli.NewFloat64Slice(0)},
 			&cli.Float64SliceFlag{Name: "cpu", Usage: "`CORES` of each node of a site; the last is that of all further ones (default: not limited)"},
 			&cli.BoolFlag{Name: "petsc", Usage: "solve the system by Krylov methods of PETSc, too, as fast as this machine can; with --preset open", Destination: &s.PETSc},
 			&cli.IntFlag{Name: "repeat", Usage: "run each mode `N` times, in turn", Value: 1, Destination: &s.Repeat},
 		},
 		Action: bedAction(&s.Bed, func(c *cli.Context) error {
-			s.CPU = c.Float64Slice("cpu")
+			s.CPU, s.Losses = c.Float64Slice("cpu"), c.Float64Slice("loss")
 			for word := range strings.SplitSeq(c.String("rtt"), ",") {
 				rtt, err := time.ParseDuration(word)
 				if err != nil || rtt < 0 {

@@ -56,6 +56,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "broker", "--repeat", "0"}, "bench broker: --repeat 0: want 1 or more"},
 		{[]string{"bench", "broker", "--sites=-1"}, "bench broker: --sites -1: want 1 or more"},
 		{[]string{"bench", "broker", "--processes", "0"}, "bench broker: --processes 0: want 1 or more"},
+		{[]string{"bench", "aiac", "--loss", "0,1"}, "bench aiac: losses of [0 1]; want fractions, from 0 and below 1"},
 		{[]string{"check"}, "check: want FILE..."},
 		{[]string{"isthmus", "run"}, "run: give either -n or --ranks"},
 	} {
