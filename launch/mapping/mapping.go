@@ -1,7 +1,7 @@
 // Package mapping decides which node runs which task of a program whose tasks talk along a graph. It
 // implements the model and the algorithms of Couturier, Laymani and Miquée ("Mapping Asynchronous
 // Iterative Applications on Heterogeneous Distributed Architectures"), whose names and equation
-// numbers the comments use, and one of its own, [Search].
+// numbers the comments use, and one of its own, [Search]. [Simulate] runs a mapped program.
 //
 // No node gets two tasks: it may be lost, and then one task is lost.
 //

@@ -178,10 +178,10 @@ func TestScotchAndMETIS(t *testing.T) {
 	if *gmap == "" || *gpmetis == "" {
 		t.Skip("needs -gmap and -gpmetis")
 	}
-	for at, arch := range archs {
+	for _, b := range Testbeds {
 		times, cuts := map[string][]float64{}, map[string][]float64{}
 		for seed := range *seeds {
-			p := archProblem(at, seed)
+			p := b.Problem(seed)
 			for name, r := range map[string]rankedMap{"auto": p.rank(Search(p, seed)), "gmap": bestOf(t, p, byScotch, seed), "gpmetis": bestOf(t, p, byMETIS, seed)} {
 				times[name], cuts[name] = append(times[name], r.time), append(cuts[name], r.cut)
 			}
@@ -189,10 +189,10 @@ func TestScotchAndMETIS(t *testing.T) {
 		auto := median(times["auto"])
 		others := min(median(times["gmap"]), median(times["gpmetis"]))
 		for _, name := range []string{"auto", "gmap", "gpmetis"} {
-			t.Logf("%s %-7s time %.4f, cut %g", arch.name, name, median(times[name]), median(cuts[name]))
+			t.Logf("%s %-7s time %.4f, cut %g", b.Name, name, median(times[name]), median(cuts[name]))
 		}
 		if auto > others {
-			t.Errorf("%s: auto's time is %.4f, the better of the others %.4f", arch.name, auto, others)
+			t.Errorf("%s: auto's time is %.4f, the better of the others %.4f", b.Name, auto, others)
 		}
 	}
 }
