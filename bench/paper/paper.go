@@ -1,5 +1,5 @@
-// Package paper is `isthmus-lab bench paper`: tables and figures of the articles on QCG-OMPI and
-// P2P-MPI, measured in the lab. Absolute times of those machines mean nothing here, so that each row
+// Package paper is `isthmus-lab bench paper`: tables and figures of the articles on QCG-OMPI, P2P-MPI
+// and JaceP2P-V2, measured in the lab; those of the last are simulated. Absolute times of those machines mean nothing here, so that each row
 // is a claim that does not depend on them, a ratio or where two lines cross, with the article's
 // figure beside ours.
 //
@@ -19,6 +19,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/runner"
+	"github.com/isthmus-grid/isthmus/launch/mapping"
 )
 
 // Options say what to measure.
@@ -45,6 +46,7 @@ const (
 	qcg       = "QCG-OMPI"
 	p2pAlloc  = "P2P-MPI, co-allocation"
 	p2pRobust = "P2P-MPI, robust execution"
+	jace      = "JaceP2P-V2, mapping"
 )
 
 var experiments = []experiment{
@@ -57,6 +59,11 @@ var experiments = []experiment{
 	{"qcg-figure-9", qcg + ", figure 9", Options.tsqr},
 	{"p2p-alloc-figure-4", p2pAlloc + ", figure 4", Options.kernels},
 	{"p2p-robust-figure-5", p2pRobust + ", figure 5", Options.replicas},
+	{"jace-table-2", jace + ", table 2", mapped(mapping.Testbeds[0], [3]float64{27, 33, 40}, "F-EC", "AIAC-QM", "SMa")},
+	{"jace-table-3", jace + ", table 3", mapped(mapping.Testbeds[1], [3]float64{34, 38, 46}, "F-EC", "AIAC-QM", "SMa")},
+	{"jace-table-4", jace + ", table 4", mapped(mapping.Testbeds[2], [3]float64{32, 45, 23}, "AIAC-QM", "SMa", "F-EC")},
+	{"jace-table-5", jace + ", table 5", mapped(mapping.Testbeds[3], [3]float64{37, 52, 30}, "AIAC-QM", "SMa", "F-EC")},
+	{"jace-table-6", jace + ", table 6", parameters(mapping.Testbeds[4])},
 }
 
 // Names returns the names of all experiments.

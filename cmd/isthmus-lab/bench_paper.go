@@ -15,7 +15,7 @@ func benchPaperCommand() *cli.Command {
 	o := paper.Options{Err: os.Stderr}
 	return &cli.Command{
 		Name:  "paper",
-		Usage: "measure tables and figures of the articles on QCG-OMPI and P2P-MPI: whether what they show is so here (about fifteen minutes)",
+		Usage: "measure tables and figures of the articles on QCG-OMPI, P2P-MPI and JaceP2P-V2: whether what they show is so here (about fifteen minutes)",
 		Description: "Experiments are " + strings.Join(paper.Names(), ", ") + ".\n" +
 			"Each row is a ratio, or where two lines cross, beside the article's figure. TSQR needs root, to limit processors.",
 		Flags: []cli.Flag{
