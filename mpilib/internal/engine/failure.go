@@ -97,7 +97,12 @@ func (p *peer) sendHistory() {
 func (e *Engine) rejectLink(l *link.Link) {
 	why := wire.Envelope{Kind: wire.EnvelopeGoodbye}
 	e.mu.Lock()
-	if q := int(l.Peer.Rank); (e.core.Closed() == nil || e.replicas != nil) && q < len(e.peers) && e.peers[q] != nil && e.peers[q].proto.Failed != nil {
+	q := int(l.Peer.Rank)
+	failed := q < len(e.peers) && e.peers[q] != nil && e.peers[q].proto.Failed != nil
+	if e.core.Closed() != nil { // Close fails all peers
+		failed = e.replicas != nil && slices.Contains(e.failed, q)
+	}
+	if failed {
 		why = wire.Envelope{Kind: wire.EnvelopeFailed, ID: l.Peer.Rank}
 	}
 	e.mu.Unlock()

@@ -340,8 +340,18 @@ func TestGoodbyeCompares(t *testing.T) {
 	if err := <-bye; err == nil || !strings.Contains(err.Error(), "replicas 1 and 0 differ, in messages to rank 1: the other sent more") {
 		t.Errorf("%v, and the dead replica has sent something that this one has not", err)
 	}
-	mine, late := sockets(t)
-	defer late.Close()
-	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 3}})
-	expect(t, late, wire.Envelope{Kind: wire.EnvelopeFailed, ID: 3}) // which lives, and must not take this one for an equal
+	for _, closed := range []bool{false, true} {
+		if closed {
+			e.Close()
+		}
+		for process, want := range map[uint32]wire.Envelope{
+			1: {Kind: wire.EnvelopeGoodbye},
+			3: {Kind: wire.EnvelopeFailed, ID: 3}, // which lives, and must not take this one for an equal
+		} {
+			mine, late := sockets(t)
+			defer late.Close()
+			e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: process}})
+			expect(t, late, want)
+		}
+	}
 }
