@@ -23,7 +23,7 @@ type counters struct {
 	callBacksRefused atomic.Uint64
 
 	faults [wire.CodeNameTaken + 1]atomic.Uint64
-	byTech [overlay.Relay + 1]signallingCounters
+	byTech [overlay.MaxTechniques]signallingCounters
 }
 
 type signallingCounters struct {

@@ -21,8 +21,8 @@ type outcomes struct {
 	ring []outcome // the latest of all pairs together
 	next int       // index of the next write
 
-	setup    [overlay.Relay + 1]metrics.Distribution // of successful attempts
-	failures metrics.Causes                          // of failed attempts
+	setup    [overlay.MaxTechniques]metrics.Distribution // of successful attempts
+	failures metrics.Causes                              // of failed attempts
 }
 
 const maxOutcomes = 100_000
@@ -137,7 +137,7 @@ func (o *outcomes) status() []OutcomeStatus {
 		if a.Target != b.Target {
 			return a.Target < b.Target
 		}
-		return a.Technique < b.Technique
+		return a.Technique.PreferredTo(b.Technique)
 	})
 	return out
 }

@@ -44,3 +44,20 @@ func TestOutcomes(t *testing.T) {
 		t.Errorf("%d latest, the first of %v, of %d bytes", len(l), l[0].At, len(l[0].Reason))
 	}
 }
+
+// What the broker counts by technique, it counts of one more.
+func TestAddedTechniqueIsCounted(t *testing.T) {
+	const added overlay.Technique = overlay.MaxTechniques - 1
+	defer overlay.Register(added, "test", overlay.AskerDials, 25)()
+	var o outcomes
+	var c counters
+	o.note("a", "b", overlay.HolePunching, 20, 0, "", time.Unix(1, 0))
+	o.note("a", "b", added, 20, 0, "", time.Unix(1, 0))
+	if s := o.status(); len(s) != 2 || s[0].Technique != added {
+		t.Errorf("outcomes %+v, want the preferred one first", s)
+	}
+	c.byTech[added].asked.Add(1)
+	if s := c.status(0).Introductions; s[added].Asked != 1 {
+		t.Errorf("counters %v", s)
+	}
+}

@@ -274,7 +274,7 @@ func (to target) untried(entries []race.Entry, got []race.Outcome[readyConn]) (w
 // inferiorSteps says which techniques that precede taken in a plan were measured to carry less.
 func (to target) inferiorSteps(taken overlay.Technique) (why []string) {
 	for _, s := range to.plan.Steps {
-		if reason, inferior := to.memory.inferior[s.Technique]; inferior && s.Technique < taken {
+		if reason, inferior := to.memory.inferior[s.Technique]; inferior && s.Technique.PreferredTo(taken) {
 			why = append(why, reason)
 		}
 	}

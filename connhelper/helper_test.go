@@ -52,6 +52,29 @@ func TestDirect(t *testing.T) {
 	joined(t, c, d)
 }
 
+// A technique of one more row is carried out and counted.
+func TestAddedTechnique(t *testing.T) {
+	const added overlay.Technique = 20
+	t.Cleanup(overlay.Register(added, "test", overlay.AskerDials, 5)) // the last to be undone: after the helpers
+	attempts[added] = attempts[overlay.Direct]
+	t.Cleanup(func() { delete(attempts, added) })
+	f := newFakeFrontal(t, open, added, overlay.Direct)
+	s1, _ := f.helper("a1")
+	asker := f.last
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	path, c := r0.dialled(1)
+	in, d := r1.incoming()
+	if path.Technique != added || in.Technique != added {
+		t.Errorf("paths %+v, %+v", path, in)
+	}
+	joined(t, c, d)
+	if n := asker.dials.connected[added].Load(); n != 1 {
+		t.Errorf("%d dials are counted", n)
+	}
+}
+
 // TestNoPlanInsideTheSite: the directory gives no plan, and the nodes dial.
 func TestNoPlanInsideTheSite(t *testing.T) {
 	f := newFakeFrontal(t, open)

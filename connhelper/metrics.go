@@ -26,9 +26,9 @@ var (
 
 // dials counts the processes' dials. The zero value is ready; it is safe for concurrent use.
 type dials struct {
-	setup     [overlay.Relay + 1]metrics.Distribution // by technique; 0 is within the node
-	connected [overlay.Relay + 1]atomic.Uint64
-	accepted  [overlay.Relay + 1]atomic.Uint64
+	setup     [overlay.MaxTechniques]metrics.Distribution // by technique; 0 is within the node
+	connected [overlay.MaxTechniques]atomic.Uint64
+	accepted  [overlay.MaxTechniques]atomic.Uint64
 	failures  metrics.Causes
 }
 

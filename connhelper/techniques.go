@@ -14,18 +14,20 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// attempts says how the asker's helper carries out the techniques of a kind. Package coordinate
+// attempts says how the asker's helper carries out each technique. Package coordinate
 // distinguishes the negotiated ones.
-var attempts = map[overlay.Kind]struct {
+var attempts = map[overlay.Technique]struct {
 	run   func(*Helper, context.Context, *frontal, *process, target, overlay.Step) (readyConn, error)
 	bound time.Duration // of the whole attempt
 	dials bool          // it opens a connection out of the site at once, which is counted
 }{
-	overlay.AskerDials:  {(*Helper).direct, attemptTimeout, true},
-	overlay.TargetDials: {(*Helper).reversed, attemptTimeout, false},
-	overlay.BothDial:    {(*Helper).negotiated, agreeTimeout, false},
-	overlay.BothSend:    {(*Helper).negotiated, agreeTimeout, false},
-	overlay.ByProxy:     {(*Helper).relay, relayTimeout, true},
+	overlay.Direct:           {(*Helper).direct, attemptTimeout, true},
+	overlay.PortRange:        {(*Helper).direct, attemptTimeout, true},
+	overlay.Reversed:         {(*Helper).reversed, attemptTimeout, false},
+	overlay.SimultaneousOpen: {(*Helper).negotiated, agreeTimeout, false},
+	overlay.Traversing:       {(*Helper).negotiated, agreeTimeout, false},
+	overlay.HolePunching:     {(*Helper).negotiated, agreeTimeout, false},
+	overlay.Relay:            {(*Helper).relay, relayTimeout, true},
 }
 
 // attempt carries out one step of a plan from the asker's side.
@@ -36,7 +38,7 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	}
 	ctx, small := h.sizes.sized(ctx, to, time.Now())
 	kind := step.Technique.Kind()
-	a, ok := attempts[kind]
+	a, ok := attempts[step.Technique]
 	if !ok {
 		return readyConn{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
 	}

@@ -54,11 +54,10 @@ type idleDeaths struct {
 // idleWay returns under which way the idle deaths of carriers by path are recorded: TCP connections
 // between two sites pass the same firewalls, whichever end dialled them.
 func idleWay(path overlay.Path) way {
-	switch path.Technique {
-	case 0, overlay.Relay, overlay.HolePunching:
-		return way{path.Peer.Site, path.Technique}
+	if path.Technique.Kind().EndToEnd() {
+		return way{path.Peer.Site, overlay.Direct}
 	}
-	return way{path.Peer.Site, overlay.Direct}
+	return way{path.Peer.Site, path.Technique}
 }
 
 // learn records the death of a carrier, and reports whether the record changed.

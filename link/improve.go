@@ -39,7 +39,7 @@ const (
 
 // oneTunnel reports whether all connections of a technique between two nodes share one path and its
 // capacity: punched connections are streams of one tunnel.
-func oneTunnel(class overlay.Technique) bool { return class == overlay.HolePunching }
+func oneTunnel(class overlay.Technique) bool { return class.Kind() == overlay.BothSend }
 
 // better reports whether a link on path b should move to path a.
 func (a quality) better(b quality) bool {
@@ -47,7 +47,7 @@ func (a quality) better(b quality) bool {
 		return b.avoided
 	}
 	if a.class != b.class {
-		return a.class < b.class
+		return a.class.PreferredTo(b.class)
 	}
 	if a.small != b.small {
 		return b.small
@@ -88,10 +88,10 @@ type lookout struct {
 
 // using records which class is used now, and whether with small packets.
 func (l *lookout) using(class overlay.Technique, small bool, now time.Time) {
-	if l.best == 0 || class < l.best {
+	if l.best == 0 || class.PreferredTo(l.best) {
 		l.best = class
 	}
-	if class == l.best && class != overlay.Relay && class != overlay.HolePunching && !small {
+	if class == l.best && class != overlay.Relay && !oneTunnel(class) && !small {
 		l.at, l.interval = time.Time{}, 0 // no better path is possible
 		if l.since.IsZero() {
 			l.since = now
@@ -100,7 +100,7 @@ func (l *lookout) using(class overlay.Technique, small bool, now time.Time) {
 	}
 	if l.at.IsZero() {
 		l.interval = firstLook
-		if class > l.best {
+		if l.best.PreferredTo(class) {
 			l.interval = l.fall(now)
 		}
 		l.at = now.Add(l.interval)
@@ -127,7 +127,7 @@ func (l *lookout) fall(now time.Time) time.Duration {
 func (l *lookout) looked(class overlay.Technique, small bool, now time.Time) {
 	most := maxInterval
 	switch {
-	case class > l.best:
+	case l.best.PreferredTo(class):
 		most = maxReturnInterval
 	case small:
 		most = maxSmallInterval
@@ -191,7 +191,7 @@ func (sv *supervisor) tick(now time.Time) {
 func (m *Mesh) reached(path overlay.Path) {
 	now := time.Now()
 	for _, sv := range m.kept() {
-		if q, ok := sv.usedQuality(); sv.link.Path.Peer.Site == path.Peer.Site && ok && path.Technique < q.class {
+		if q, ok := sv.usedQuality(); sv.link.Path.Peer.Site == path.Peer.Site && ok && path.Technique.PreferredTo(q.class) {
 			sv.mu.Lock()
 			sv.lookout.checkSoon(now)
 			sv.mu.Unlock()
@@ -268,7 +268,7 @@ func (q quality) replaces(old quality, used int, fell bool) bool {
 	if q.class == old.class {
 		return used <= 1 && q.better(old)
 	}
-	return q.better(old) && !(fell && q.class < old.class)
+	return q.better(old) && !(fell && q.class.PreferredTo(old.class))
 }
 
 // choose moves the link to carrier c, or closes c. If there are several relays, one is kept. A

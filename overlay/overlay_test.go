@@ -1,7 +1,9 @@
 package overlay
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +58,46 @@ func TestParseNodeID(t *testing.T) {
 		if _, err := ParseNodeID(bad); err == nil || !strings.Contains(err.Error(), "want NODE@SITE") {
 			t.Errorf("ParseNodeID(%q): %v", bad, err)
 		}
+	}
+}
+
+// The number of a technique says nothing of its place among the others.
+func TestRegister(t *testing.T) {
+	before := Techniques()
+	const added Technique = 20
+	undo := Register(added, "test", AskerDials, 15)
+	if got, want := Techniques(), slices.Insert(slices.Clone(before), 1, added); !slices.Equal(got, want) {
+		t.Errorf("techniques %v, want %v", got, want)
+	}
+	var parsed Technique
+	if err := parsed.UnmarshalText([]byte("test")); err != nil || parsed != added || added.Kind() != AskerDials {
+		t.Errorf("parsed %v, %v, kind %v", parsed, err, added.Kind())
+	}
+	for i, a := range []Technique{0, Direct, added, PortRange, Relay, 31, 200} { // the last two are none
+		for j, b := range []Technique{0, Direct, added, PortRange, Relay, 31, 200} {
+			if a.Compare(b) != cmp.Compare(i, j) || a.PreferredTo(b) != (i < j) {
+				t.Errorf("%v beside %v: %d", a, b, a.Compare(b))
+			}
+		}
+	}
+	for _, bad := range []func(){
+		func() { Register(added, "other", AskerDials, 16) },
+		func() { Register(21, "test", AskerDials, 16) },
+		func() { Register(21, "other", AskerDials, 15) },
+		func() { Register(21, "other", 0, 16) },
+		func() { Register(MaxTechniques, "other", AskerDials, 16) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a technique was added in place of another, or out of range")
+				}
+			}()
+			bad()
+		}()
+	}
+	if undo(); added.Valid() || !slices.Equal(Techniques(), before) {
+		t.Errorf("afterwards %v", Techniques())
 	}
 }
 

@@ -1,12 +1,16 @@
 package overlay
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Technique is a way to connect two processes of different nodes. The names
-// are those of the QCG-OMPI paper where it has one.
+// are those of the QCG-OMPI paper where it has one. Its number goes on the wire, and says nothing of how good it is.
 type Technique uint8
 
-// The techniques, in the order in which they are preferred when several work.
+// The techniques.
 const (
 	Direct           Technique = iota + 1 // the asker dials the target
 	PortRange                             // as Direct; the target's site opens a port range, its listeners bind inside
@@ -34,29 +38,75 @@ const (
 // coordinate carries out such a technique.
 func (k Kind) Negotiated() bool { return k == BothDial || k == BothSend }
 
+// EndToEnd reports whether the connection is TCP from one site to the other, which both sites' firewalls see, and whose addresses
+// are those of its two ends.
+func (k Kind) EndToEnd() bool { return k == AskerDials || k == TargetDials || k == BothDial }
+
+// MaxTechniques bounds the numbers of techniques: arrays that have an element for each have this length.
+const MaxTechniques = 32
+
 // techniques lists all techniques, by number. A new technique needs a row here, one in the broker
-// (decide.judges) and one in the helper (attempts) or in package coordinate; see CONTRIBUTING.md.
-var techniques = [...]struct {
+// (decide.judges), one in the helper (attempts) and perhaps one in package coordinate; see CONTRIBUTING.md.
+var techniques = [MaxTechniques]struct {
 	name string
 	kind Kind
+	rank uint8 // in the order of preference, from 1 on
 }{
-	Direct:           {"direct", AskerDials},
-	PortRange:        {"port-range", AskerDials},
-	Reversed:         {"reversed", TargetDials},
-	SimultaneousOpen: {"simultaneous-open", BothDial},
-	Traversing:       {"traversing", BothDial},
-	HolePunching:     {"hole-punching", BothSend},
-	Relay:            {"relay", ByProxy},
+	Direct:           {"direct", AskerDials, 10},
+	PortRange:        {"port-range", AskerDials, 20},
+	Reversed:         {"reversed", TargetDials, 30},
+	SimultaneousOpen: {"simultaneous-open", BothDial, 40},
+	Traversing:       {"traversing", BothDial, 50},
+	HolePunching:     {"hole-punching", BothSend, 60},
+	Relay:            {"relay", ByProxy, 70},
+}
+
+// Register adds a technique to those above; rank is its place in the order of preference, in which Direct has 10, the next 20,
+// and so on to Relay. It is for tests of what must hold for any technique, and not safe beside any other use of techniques.
+// It panics if a value is taken, or out of range. What it returns undoes it.
+func Register(t Technique, name string, kind Kind, rank uint8) (undo func()) {
+	if t == 0 || int(t) >= MaxTechniques || t.Valid() || name == "" || kind == 0 || rank == 0 {
+		panic(fmt.Sprintf("overlay: technique %d, %q, of kind %d and rank %d cannot be added", uint8(t), name, kind, rank))
+	}
+	for _, o := range Techniques() {
+		if o.String() == name || techniques[o].rank == rank {
+			panic(fmt.Sprintf("overlay: technique %q: %v has its name or its rank", name, o))
+		}
+	}
+	techniques[t].name, techniques[t].kind, techniques[t].rank = name, kind, rank
+	return func() { techniques[t].name, techniques[t].kind, techniques[t].rank = "", 0, 0 }
 }
 
 // Techniques lists every technique in order of preference.
 func Techniques() []Technique {
-	all := make([]Technique, 0, len(techniques)-1)
-	for t := 1; t < len(techniques); t++ {
-		all = append(all, Technique(t))
+	all := make([]Technique, 0, MaxTechniques)
+	for t := range Technique(MaxTechniques) {
+		if t.Valid() {
+			all = append(all, t)
+		}
 	}
+	slices.SortFunc(all, Technique.Compare)
 	return all
 }
+
+// Compare returns -1 if t is preferred to o when both work, 1 if o is, and 0 if they are one technique. No technique, which is a
+// connection within a node, is preferred to all; one that is not known comes last.
+func (t Technique) Compare(o Technique) int {
+	return cmp.Or(cmp.Compare(t.rank(), o.rank()), cmp.Compare(t, o))
+}
+
+func (t Technique) rank() int {
+	switch {
+	case t == 0:
+		return 0
+	case !t.Valid():
+		return 1 << 8
+	}
+	return int(techniques[t].rank)
+}
+
+// PreferredTo reports whether t is preferred to o when both work, as Compare says.
+func (t Technique) PreferredTo(o Technique) bool { return t.Compare(o) < 0 }
 
 // String returns the technique's name as configuration files and logs use it.
 func (t Technique) String() string {
@@ -67,7 +117,7 @@ func (t Technique) String() string {
 }
 
 // Valid reports whether t is one of the techniques above.
-func (t Technique) Valid() bool { return t != 0 && int(t) < len(techniques) }
+func (t Technique) Valid() bool { return int(t) < MaxTechniques && techniques[t].kind != 0 }
 
 // Kind returns which ends open t's connection; 0 for an unknown technique.
 func (t Technique) Kind() Kind {

@@ -481,3 +481,24 @@ func TestPort443NeedsTheRight(t *testing.T) {
 		}
 	}
 }
+
+// A technique of one more row is taken at its place; without one it is left out.
+func TestAddedTechnique(t *testing.T) {
+	const added overlay.Technique = 20
+	defer overlay.Register(added, "test", overlay.AskerDials, 25)()
+	a, b := preset(t, "open", "sitea"), preset(t, "open", "siteb")
+	if plan := Decide(a, b); !slices.ContainsFunc(plan.Rejected, func(r overlay.Rejection) bool { return r.Technique == added && r.Reason == "not known to this broker" }) {
+		t.Errorf("without a row: %+v", plan)
+	}
+	judges[added] = func(p pair) verdict { return take("%s has it", p.target.Site) }
+	defer delete(judges, added)
+	plan := Decide(a, b)
+	i := slices.IndexFunc(plan.Steps, func(s overlay.Step) bool { return s.Technique == added })
+	if i < 1 || plan.Steps[i-1].Technique != overlay.Direct || plan.Steps[i].Reason != "siteb has it" || i+1 == len(plan.Steps) || plan.Steps[i+1].Technique <= overlay.PortRange {
+		t.Errorf("with one: %+v", plan.Steps)
+	}
+	a.Forbidden = []overlay.Technique{added}
+	if plan := Decide(a, b); slices.ContainsFunc(plan.Steps, func(s overlay.Step) bool { return s.Technique == added }) {
+		t.Errorf("forbidden: %+v", plan.Steps)
+	}
+}

@@ -88,11 +88,11 @@ const (
 )
 
 // pick returns which entry to take now, or -1: the best ready one, if no better one is possible any
-// more or the race has lasted long enough. Earlier techniques of overlay.Techniques are better.
+// more or the race has lasted long enough.
 func pick(entries []Entry, at []entryState, elapsed time.Duration) int {
 	best := -1
 	for i := range entries {
-		if at[i] == ready && (best < 0 || entries[i].Step.Technique < entries[best].Step.Technique) {
+		if at[i] == ready && (best < 0 || entries[i].Step.Technique.PreferredTo(entries[best].Step.Technique)) {
 			best = i
 		}
 	}
@@ -100,7 +100,7 @@ func pick(entries []Entry, at []entryState, elapsed time.Duration) int {
 		return best
 	}
 	for i, e := range entries {
-		if (at[i] == waiting && !e.Last || at[i] == running) && e.Step.Technique < entries[best].Step.Technique {
+		if (at[i] == waiting && !e.Last || at[i] == running) && e.Step.Technique.PreferredTo(entries[best].Step.Technique) {
 			return -1
 		}
 	}

@@ -168,7 +168,7 @@ func TestRaceAlwaysEnds(t *testing.T) {
 		if len(plan) == 0 {
 			continue
 		}
-		winner := overlay.Techniques()[rng.IntN(7)]
+		winner := overlay.Techniques()[rng.IntN(len(overlay.Techniques()))]
 		won, after, _, started := run(t, plan, winner, scripts)
 		if works != (won != 0) {
 			t.Fatalf("%v: winner %v", scripts, won)

@@ -272,7 +272,7 @@ func (m *Memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner
 				tm.inARow, tm.barred.Sub(now).Round(time.Second), tm.lastReason)})
 		}
 	}
-	sort.Slice(barred, func(i, j int) bool { return barred[i].Technique < barred[j].Technique })
+	sort.Slice(barred, func(i, j int) bool { return barred[i].Technique.PreferredTo(barred[j].Technique) })
 	return winner, barred
 }
 
@@ -328,7 +328,7 @@ func (m *Memory) Status(now time.Time) []SiteStatus {
 			}
 			sm.Techniques = append(sm.Techniques, row)
 		}
-		sort.Slice(sm.Techniques, func(i, j int) bool { return sm.Techniques[i].Technique < sm.Techniques[j].Technique })
+		sort.Slice(sm.Techniques, func(i, j int) bool { return sm.Techniques[i].Technique.PreferredTo(sm.Techniques[j].Technique) })
 		out = append(out, sm)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Site < out[j].Site })

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -339,7 +338,7 @@ func (shownConn) Mends() {}
 
 // RemoteAddr implements net.Conn.
 func (c shownConn) RemoteAddr() net.Addr {
-	if c.path.Via == 0 && slices.Contains([]overlay.Technique{overlay.Direct, overlay.PortRange, overlay.Reversed, overlay.SimultaneousOpen}, c.path.Technique) {
+	if c.path.Via == 0 && c.path.Technique.Kind().EndToEnd() {
 		if a := c.Conn.RemoteAddr(); a != nil {
 			return a
 		}
