@@ -28,7 +28,7 @@ type Config struct {
 	TLS           TLS             `yaml:"tls" help:"Certificate, key and CA of this broker."`
 	MetricsListen netip.AddrPort  `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
 	Enrol         Enrol           `yaml:"enrol" help:"How this broker issues certificates to clients that present a token (isthmus ca token), and renews certificates. Without it, the broker does neither."`
-	Store         daemon.Path     `yaml:"store" example:"etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/isthmus" help:"Where this broker stores persistent state: used tokens, revocations, published names. A file, used by this broker only, or an etcd that several brokers share, with a key prefix used by this grid only. Empty: broker.db in the service manager's state folder (STATE_DIRECTORY), or else in the folder of enrol.state; without either, names and revocations are lost when the broker ends, and the broker cannot enrol."`
+	Store         daemon.Path     `yaml:"store" example:"etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/isthmus" help:"Where this broker stores persistent state: used tokens, revocations, published names. A file, used by this broker only, or an etcd that several brokers share, with a key prefix used by this grid only. Empty: broker.db in the service manager's state folder (STATE_DIRECTORY); without one, names and revocations are lost when the broker ends, and the broker cannot enrol."`
 	StoreTLS      StoreTLS        `yaml:"store_tls" help:"TLS settings for the etcd."`
 	StatusListen  netip.AddrPort  `yaml:"status_listen" example:"127.0.0.1:9480" help:"Address of the status page, for a browser: sites, processes, how sites connect, and why. It is read-only and has no access control, so it must be a loopback address unless status_open is true. Without it there is no status page."`
 	StatusOpen    bool            `yaml:"status_open" default:"false" help:"Let status_listen be an address that other hosts reach: all of them see the names of sites, users and projects, and addresses of proxies. Put an authenticating proxy in front of it."`
@@ -60,14 +60,13 @@ type TLS struct {
 	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"Certificate of the grid's CA."`
 
 	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The daemon must be able to write the file; a certificate that is replaced by other means is also loaded without a restart."`
-	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File for the grid's revocation list, if store is not a file: with an etcd, for when the etcd is unreachable. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY). A store in a file imports the list that an older version kept here, and renames the file."`
+	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File for the grid's revocation list, if store is not a file: with an etcd, for when the etcd is unreachable. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY)."`
 }
 
 // Enrol is the broker's part of the grid's CA.
 type Enrol struct {
 	Cert    daemon.Path   `yaml:"cert" path:"file" example:"/etc/isthmus/issuer.pem" help:"Issuing certificate, created offline (isthmus ca issuer)."`
 	Key     daemon.Path   `yaml:"key" path:"file" example:"/etc/isthmus/issuer.key" help:"Private key of the issuing certificate."`
-	State   daemon.Path   `yaml:"state" example:"$STATE/used-tokens" help:"File in which an older version recorded used tokens. The store imports it at the first start, and renames it."`
 	Longest time.Duration `yaml:"longest" default:"2160h" min:"1m" max:"87600h" help:"Maximum lifetime of a certificate that this broker issues, regardless of the token."`
 	OIDC    OIDC          `yaml:"oidc" help:"An identity provider outside the grid, whose tokens this broker accepts instead of its own: ID tokens of OpenID Connect, WLCG tokens, SciTokens. They give short-lived certificates to users only. Without an issuer, no such token is accepted."`
 }
@@ -122,7 +121,7 @@ func (e Enrol) enabled() bool { return e.Cert != "" }
 
 // Check validates the keys against each other.
 func (e Enrol) Check() error {
-	if e.Cert == "" && e.Key == "" && e.State == "" && !e.OIDC.enabled() {
+	if e.Cert == "" && e.Key == "" && !e.OIDC.enabled() {
 		return nil
 	}
 	for _, k := range []struct {

@@ -6,10 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -62,13 +60,7 @@ func (c Config) checkStore() error {
 }
 
 // storeFile returns the path of a broker's own store, or "".
-func (c Config) storeFile() string {
-	file := enrol.InState(string(c.Store), "broker.db")
-	if file == "" && c.Enrol.State != "" {
-		file = filepath.Join(filepath.Dir(string(c.Enrol.State)), "broker.db")
-	}
-	return file
-}
+func (c Config) storeFile() string { return enrol.InState(string(c.Store), "broker.db") }
 
 // newStore returns the store of the settings, nil if there is none. A file store is not open yet.
 func newStore(cfg Config) (store.Store, error) {
@@ -129,7 +121,6 @@ type storeManager struct {
 	log       *slog.Logger
 	creds     *control.Credentials
 	enrolment *enrol.Server // nil: none; set before serve
-	old       string        // file of an older version's revocation list; "": none
 	kept      uint64        // number of a revocation list that is known to be in the store
 	probed    time.Time
 	pruned    time.Time
@@ -143,14 +134,9 @@ func newStoreManager(cfg Config, creds *control.Credentials, log *slog.Logger) (
 		return nil, err
 	}
 	sm := &storeManager{Store: s, name: creds.Identity().Name, log: log, creds: creds}
-	revokedFile := enrol.InState(string(cfg.TLS.Revoked), "revoked.pem")
-	if _, own := s.(*store.Bolt); own {
-		sm.old = revokedFile
-	} else if revokedFile != "" {
+	if _, own := s.(*store.Bolt); !own {
 		// Also with an etcd: revocations must be known while it is unreachable.
-		if err := creds.Revocations().Keep(revokedFile); err != nil {
-			return nil, err
-		}
+		return sm, enrol.KeepRevoked(creds, string(cfg.TLS.Revoked))
 	}
 	return sm, nil
 }
@@ -158,8 +144,7 @@ func newStoreManager(cfg Config, creds *control.Credentials, log *slog.Logger) (
 // enabled reports whether there is a store.
 func (sm *storeManager) enabled() bool { return sm.Store != nil }
 
-// open opens the store and loads the revocations from it and from the file of an older version. A
-// predecessor may hold the file for a moment longer.
+// open opens the store and loads the revocations from it. A predecessor may hold the file for a moment longer.
 func (sm *storeManager) open(ctx context.Context, succeeds bool) error {
 	if !sm.enabled() {
 		return nil
@@ -184,7 +169,7 @@ func (sm *storeManager) open(ctx context.Context, succeeds bool) error {
 	return nil
 }
 
-// loadRevocations loads the list in the store and the one in an older version's file. A list that
+// loadRevocations loads the list in the store. A list that
 // cannot be parsed is an error, because its content is not known.
 func (sm *storeManager) loadRevocations(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeCall)
@@ -198,23 +183,6 @@ func (sm *storeManager) loadRevocations(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("the store's revocation list: %w", err)
-	}
-	if sm.old == "" {
-		return nil
-	}
-	text, err := os.ReadFile(sm.old)
-	if errors.Is(err, fs.ErrNotExist) {
-		sm.old = ""
-		return nil
-	}
-	if err == nil {
-		var der []byte
-		if _, der, err = control.ParseRevocations(text, sm.creds.Roots()); err == nil {
-			_, err = sm.creds.Revocations().Take(der)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w; put a valid list there (isthmus ca revoke writes crl.pem), or remove the file", sm.old, err)
 	}
 	return nil
 }
@@ -302,8 +270,12 @@ func (sm *storeManager) keep(ctx context.Context, now time.Time) {
 	if sm.failed = s.Error != ""; sm.failed {
 		return
 	}
-	if err := sm.takeOver(ctx); err != nil {
-		sm.log.Error("files of an older version are not in the store yet", "error", err)
+	if der, number := sm.creds.Revocations().DER(); number > sm.kept { // it could not be stored on arrival
+		if err := sm.StoreRevocations(number, der); err != nil {
+			sm.log.Error("the revocation list is not in the store yet", "error", err)
+		} else {
+			sm.kept = number
+		}
 	}
 	if now.Sub(sm.pruned) >= pruneEvery && sm.enrolment != nil {
 		if err := sm.enrolment.Prune(ctx); err != nil {
@@ -312,29 +284,6 @@ func (sm *storeManager) keep(ctx context.Context, now time.Time) {
 		}
 		sm.pruned = now
 	}
-}
-
-// takeOver writes to the store what it lacks: the effective revocation list, if it could not be
-// stored on arrival, and files of an older version.
-func (sm *storeManager) takeOver(ctx context.Context) error {
-	if der, number := sm.creds.Revocations().DER(); number > sm.kept {
-		if err := sm.StoreRevocations(number, der); err != nil {
-			return err
-		}
-		sm.kept = number
-	}
-	if sm.old != "" {
-		if err := os.Rename(sm.old, sm.old+".migrated"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: all of it is in the store: remove it, or make its folder writable", err)
-		}
-		sm.old = ""
-	}
-	if sm.enrolment != nil {
-		ctx, cancel := context.WithTimeout(ctx, storeCall)
-		defer cancel()
-		return sm.enrolment.Migrate(ctx)
-	}
-	return nil
 }
 
 // status returns the store's status, nil without one.

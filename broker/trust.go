@@ -30,7 +30,7 @@ func (b *Broker) openEnrolment() (err error) {
 	}
 	b.enrolment, err = enrol.New(enrol.Settings{
 		Cert: string(b.cfg.Enrol.Cert), Key: string(b.cfg.Enrol.Key), Store: b.store,
-		Old: string(b.cfg.Enrol.State), Longest: b.cfg.Enrol.Longest,
+		Longest: b.cfg.Enrol.Longest,
 	}, b.creds, b.log)
 	if err != nil {
 		return fmt.Errorf("enrol: %w", err)

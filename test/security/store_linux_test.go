@@ -489,41 +489,18 @@ func TestBrokerOnFullDisk(t *testing.T) {
 	b.refuses("and once more", refused, "used already")
 }
 
-// A broker imports what an older version kept in text files, and hands its store over to its
+// A broker knows after a restart what was used and who was revoked, and hands its store over to its
 // successor; a second one on the same file reports why it cannot start.
-func TestBrokerTakesOverOldFiles(t *testing.T) {
+func TestBrokerKeepsItsStore(t *testing.T) {
 	e := newEnrolment(t)
-	used := e.token("p1")
-	parsed, err := ca.ReadToken(used)
-	if err != nil {
-		t.Fatal(err)
+	used, revoked := e.token("p1"), e.token("p9")
+	b := e.broker("b1", "store: broker.db\n")
+	b.mustAsk("its first use", used)
+	if _, complaint, status := b.admin("ca", "revoke", "--as-admin", "proxy", "p9"); status != 0 {
+		t.Fatal(complaint)
 	}
-	id, err := control.ParseIdentity("proxy p9")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := e.token("p9")
-	_, list, err := e.keys.Revoke(filepath.Join(e.dir, "ca"), []control.Identity{id}, nil, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := filepath.Join(e.dir, "old")
-	if err := os.Mkdir(old, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write := func(name string, text []byte) {
-		if err := os.WriteFile(filepath.Join(old, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("used-tokens", fmt.Appendf(nil, "%s %d\n", parsed.Nonce, parsed.Expires))
-	write("revoked.pem", control.RevocationsPEM(list))
-	b := e.broker("b1", "store: ../old/broker.db\n", "--tls-revoked", filepath.Join(old, "revoked.pem"), "--enrol-state", filepath.Join(old, "used-tokens"))
 	b.refuses("a token of before", used, "used already")
-	b.refuses("who was revoked before", before, "was revoked at")
-	for _, name := range []string{"used-tokens", "revoked.pem"} {
-		e.until(name+" to be renamed", func() bool { _, err := os.Stat(filepath.Join(old, name+".migrated")); return err == nil })
-	}
+	b.refuses("who was revoked before", revoked, "was revoked at")
 
 	stdout, complaint, status := labtest.Run(t, exec.Command(labtest.Program(t, "-broker"), "--config", b.file, "--listen", "127.0.0.1:0"))
 	if status == 0 || !strings.Contains(complaint, "another process uses it; each broker on a host needs its own file") {
@@ -533,7 +510,8 @@ func TestBrokerTakesOverOldFiles(t *testing.T) {
 	b.kill()
 	b.start()
 	b.refuses("a token of before, after a restart", used, "used already")
-	if out, complaint, _ := b.admin("ca", "revoke", "--list", "ca/crl.pem", "--as-admin"); !strings.Contains(out, "stores it in "+filepath.Join(old, "broker.db")) {
+	b.refuses("who was revoked before, after a restart", revoked, "was revoked at")
+	if out, complaint, _ := b.admin("ca", "revoke", "--list", "ca/crl.pem", "--as-admin"); !strings.Contains(out, "stores it in "+filepath.Join(filepath.Dir(b.file), "broker.db")) {
 		t.Errorf("the list after the restart: %s%s", out, complaint)
 	}
 

@@ -65,7 +65,7 @@ func (g *grid) start(enrols bool) {
 		}
 		g.server, err = New(Settings{
 			Cert: filepath.Join(g.dir, ca.IssuerCertFile), Key: filepath.Join(g.dir, ca.IssuerKeyFile),
-			Store: g.store, Old: filepath.Join(g.dir, "used"), Longest: 30 * time.Minute,
+			Store: g.store, Longest: 30 * time.Minute,
 		}, g.creds, slog.New(slog.DiscardHandler))
 		if err != nil {
 			g.t.Fatal(err)

@@ -59,7 +59,6 @@ type Server struct {
 type Settings struct {
 	Cert, Key string        // files of the issuing certificate and its key
 	Store     store.Store   // records used tokens; the caller closes it
-	Old       string        // file of used tokens of an older version, which the store imports; "" for none
 	Longest   time.Duration // maximum lifetime of a certificate
 }
 
@@ -70,14 +69,10 @@ func New(set Settings, creds *control.Credentials, log *slog.Logger) (*Server, e
 		return nil, err
 	}
 	return &Server{
-		issuer: issuer, used: newUsed(set.Store, set.Old), creds: creds, longest: set.Longest,
+		issuer: issuer, used: newUsed(set.Store), creds: creds, longest: set.Longest,
 		log: log, now: time.Now, places: newPlaces(),
 	}, nil
 }
-
-// Migrate imports the file of used tokens of an older version into the store. While that fails, no
-// token is accepted.
-func (d *Server) Migrate(ctx context.Context) error { return d.used.migrate(ctx, d.now()) }
 
 // Prune removes used tokens that have expired.
 func (d *Server) Prune(ctx context.Context) error { return d.used.Prune(ctx, d.now()) }

@@ -1,8 +1,6 @@
 package enrol
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -10,12 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,9 +28,6 @@ type Used struct {
 	s    store.Store
 	max  int64
 	uses atomic.Int64 // records as of the last prune, and those added since
-
-	mu  sync.Mutex // guards old; held while its text is imported
-	old string     // file of an older version whose text is not in the store yet; "" for none
 }
 
 // use is one use of a token.
@@ -70,11 +61,8 @@ const (
 	takeTries     = 3               // of one Take while the store fails
 )
 
-// newUsed returns the records in the store. File is that of an older version, whose text is
-// imported into the store before the first use; "" for none.
-func newUsed(s store.Store, file string) *Used {
-	return &Used{s: s, max: maxRemembered, old: file}
-}
+// newUsed returns the records in the store.
+func newUsed(s store.Store) *Used { return &Used{s: s, max: maxRemembered} }
 
 func hash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
@@ -109,9 +97,6 @@ func (u *Used) Take(ctx context.Context, one use, chain [][]byte, now time.Time)
 	key, err := keyOf(chain[0])
 	if err != nil {
 		return nil, err
-	}
-	if err := u.migrate(ctx, now); err != nil {
-		return nil, fmt.Errorf("the use of the token cannot be kept: %w", err)
 	}
 	for failures := 0; ; {
 		got, err := u.try(ctx, one, key, chain, now)
@@ -204,91 +189,4 @@ func (u *Used) Prune(ctx context.Context, now time.Time) error {
 	u.uses.Store(int64(left))
 	_, err = store.Prune(ctx, u.s, "token/", now)
 	return err
-}
-
-// migrate imports the file of an older version, which had a line for each use: the token's nonce
-// and its expiry in Unix milliseconds. It renames the file when all is in the store. Entries that
-// were imported without the rename count once.
-func (u *Used) migrate(ctx context.Context, now time.Time) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.old == "" {
-		return nil
-	}
-	text, err := os.ReadFile(u.old)
-	if errors.Is(err, fs.ErrNotExist) {
-		u.old = ""
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	uses, err := parseUses(u.old, text, now)
-	if err != nil {
-		return err
-	}
-	for nonce, had := range uses {
-		if err := u.takeOver(ctx, nonce, had); err != nil {
-			return fmt.Errorf("taking over %s: %w", u.old, err)
-		}
-	}
-	if err := os.Rename(u.old, u.old+".migrated"); err != nil {
-		return fmt.Errorf("%w: all of it is in the store: remove it, or make its folder writable", err)
-	}
-	u.old = ""
-	return nil
-}
-
-// oldUses are the uses of one token in a file of an older version.
-type oldUses struct {
-	times   int
-	expires time.Time
-}
-
-func parseUses(file string, text []byte, now time.Time) (map[string]oldUses, error) {
-	uses := map[string]oldUses{}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		nonce, at, ok := strings.Cut(lines.Text(), " ")
-		ms, err := strconv.ParseInt(at, 10, 64)
-		if !ok || err != nil || nonce == "" {
-			// A torn last line is of a use that was not answered: no certificate was issued for it.
-			// Anything else is not our format.
-			if !lines.Scan() && !bytes.HasSuffix(text, []byte("\n")) {
-				break
-			}
-			return nil, fmt.Errorf("used tokens: %s: line %q is none of a nonce and a time; is this the right file?", file, nonce)
-		}
-		if expires := time.UnixMilli(ms); now.Before(expires) {
-			uses[nonce] = oldUses{uses[nonce].times + 1, expires}
-		}
-	}
-	return uses, nil
-}
-
-// takeOver raises the use count of a token to at least the given number.
-func (u *Used) takeOver(ctx context.Context, nonce string, had oldUses) error {
-	_, key := use{token: nonce}.keys("")
-	for {
-		token, err := u.s.Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		var count tally
-		if token.Version != 0 {
-			if err := json.Unmarshal(token.Value, &count); err != nil {
-				return err
-			}
-		}
-		if count.Uses >= had.times {
-			return nil
-		}
-		value, err := json.Marshal(tally{had.times})
-		if err != nil {
-			return err
-		}
-		err = u.s.Commit(ctx, store.Tx{If: []store.Record{token}, Put: []store.Record{{Key: key, Value: value, Expires: had.expires}}})
-		if !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func TestTake(t *testing.T) {
 	}
 	s := store.NewMemory()
 	now := time.Now()
-	u := newUsed(s, "")
+	u := newUsed(s)
 	one := use{token: "aa", times: 2, who: control.Identity{Role: control.RoleProxy, Name: "p1"}, expires: now.Add(time.Hour)}
 	first, second, third := chainOf(t, authority), chainOf(t, authority), chainOf(t, authority)
 	take := func(what string, chain, want [][]byte, why string) {
@@ -55,7 +54,7 @@ func TestTake(t *testing.T) {
 	take("another", second, second, "")
 	take("a third", third, nil, "used 2 times already")
 	take("the second again", second, second, "")
-	u = newUsed(s, "") // after a restart, or at another broker
+	u = newUsed(s) // after a restart, or at another broker
 	take("the first, later", first, first, "")
 	take("the third, later", third, nil, "used 2 times already")
 
@@ -88,7 +87,7 @@ func TestTakeAtOnce(t *testing.T) {
 	}
 	s := store.NewMemory()
 	now := time.Now()
-	brokers := []*Used{newUsed(s, ""), newUsed(s, "")}
+	brokers := []*Used{newUsed(s), newUsed(s)}
 	const times, askers = 5, 24
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -110,53 +109,6 @@ func TestTakeAtOnce(t *testing.T) {
 	if given != times {
 		t.Errorf("%d certificates for %d uses", given, times)
 	}
-}
-
-// The file of an older version is imported once, even if that is interrupted or fails at first.
-func TestMigrate(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "used")
-	now := time.Now()
-	authority, err := ca.Create(dir, "tg", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	later := now.Add(time.Hour).UnixMilli()
-	text := fmt.Sprintf("aa %d\nbb %d\nbb %d\nold %d\ntorn", later, later, later, now.Add(-time.Hour).UnixMilli())
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := store.NewMemory()
-	u := newUsed(s, file)
-	take := func(nonce string, times int) error {
-		_, err := u.Take(t.Context(), use{token: nonce, times: times, who: control.Identity{Role: control.RoleProxy, Name: "p1"}, expires: now.Add(time.Hour)}, chainOf(t, authority), now)
-		return err
-	}
-	s.Fail(errors.New("no space left on device"))
-	refused(t, "before it is taken over", take("cc", 1), "no space left on device")
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("the old file: %v", err)
-	}
-	s.Fail(nil)
-	refused(t, "used before", take("aa", 1), "used already")
-	refused(t, "used twice before", take("bb", 2), "used 2 times already")
-	if err := take("bb", 3); err != nil {
-		t.Errorf("a use that was left: %v", err)
-	}
-	if _, err := os.Stat(file + ".migrated"); err != nil {
-		t.Error(err)
-	}
-	// As if the machine had stopped before the file was renamed.
-	if err := os.Rename(file+".migrated", file); err != nil {
-		t.Fatal(err)
-	}
-	u = newUsed(s, file)
-	refused(t, "taken over twice", take("bb", 3), "used 3 times already")
-
-	if err := os.WriteFile(file, []byte("hello world\nabc 12\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, "another file", newUsed(s, file).migrate(t.Context(), now), "is this the right file?")
 }
 
 // A crash is the panic value of a crashing store.
@@ -292,7 +244,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 	}
 	s := store.NewMemory()
 	now := time.Now()
-	u := newUsed(&forgetful{s, 1}, "")
+	u := newUsed(&forgetful{s, 1})
 	one := use{token: "aa", times: 1, who: control.Identity{Role: control.RoleProxy, Name: "p1"}, expires: now.Add(time.Hour)}
 	chain := chainOf(t, authority)
 	if got, err := u.Take(t.Context(), one, chain, now); err != nil || !slices.EqualFunc(got, chain, bytes.Equal) {
