@@ -179,6 +179,9 @@ func (p *peer) switchReceived() error {
 	if p.transport.ring.seg == nil || p.transport.fromRing {
 		return fmt.Errorf("%w: the peer switches to memory that is not shared", wire.ErrMalformed)
 	}
+	if p.proto.Failed != nil { // while these bytes were read: who polled its ring would never find it empty
+		return nil
+	}
 	p.transport.fromRing = true
 	p.transport.link.bellsOnly = true
 	p.transport.link.l.Conn.Calm() // only bells for sleeping processes follow

@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -318,6 +320,55 @@ func TestMessageBehindSwitch(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// late is a link whose first read returns all that a peer says until it has switched to shared memory (three envelopes, one with a descriptor), and only
+// once the gate is open.
+type late struct {
+	bareConn
+	first      *sync.Once
+	read, gate chan struct{}
+}
+
+func (c late) Read(b []byte) (n int, err error) {
+	c.first.Do(func() {
+		n, err = io.ReadFull(c.bareConn, b[:3*wire.EnvelopeLen+shm.DescriptorSize])
+		close(c.read)
+		<-c.gate
+	})
+	if n > 0 || err != nil {
+		return n, err
+	}
+	return c.bareConn.Read(b)
+}
+
+// The ring of a peer that failed while its Switch was read is not polled: the message in it is not for anybody, and
+// whoever waits until the ring is empty waits for ever.
+func TestFailedBeforeSwitch(t *testing.T) {
+	mine, theirs := sockets(t)
+	conn := late{bareConn{mine}, new(sync.Once), make(chan struct{}), make(chan struct{})}
+	open := sync.OnceFunc(func() { close(conn.gate) })
+	t.Cleanup(open)
+	var es [2]*Engine
+	for i, c := range []link.Conn{conn, bareConn{theirs}} {
+		es[i] = New(Config{Rank: i, Size: 2, Unexpected: 1 << 20, SharedMemory: true})
+		es[i].Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: uint32(1 - i)}})
+	}
+	t.Cleanup(es[1].Close)
+	<-conn.read
+	var sent Request
+	es[1].Isend(&sent, everyone{}, 0, 0, 5, []byte{7}, Standard, false)
+	if _, err := wait(t, &sent); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	go func() { es[0].Close(); close(closed) }()
+	eventually(t, es[0], "the peer has failed", func() bool { return es[0].peers[1].proto.Failed != nil })
+	open()
+	<-closed
+	if n := len(es[0].rings.peers); n != 0 {
+		t.Errorf("%d rings are polled after the end", n)
 	}
 }
 
