@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -84,8 +85,8 @@ func detach(c *cli.Context) error {
 	}
 	defer s.lines.Close()
 	over := make(chan struct{})
-	defer close(over)
-	go func() { // ends with detach; the driver has a session of its own, which no terminal sends signals
+	var passing sync.WaitGroup
+	passing.Go(func() { // the driver has a session of its own, which no terminal sends signals
 		for {
 			select {
 			case <-signals:
@@ -94,8 +95,12 @@ func detach(c *cli.Context) error {
 				return
 			}
 		}
-	}()
+	})
 	id, err := relay(s.lines, os.Stderr)
+	// Whoever has read the id may end this command, and the job goes on.
+	signal.Stop(signals)
+	close(over)
+	passing.Wait()
 	if err != nil {
 		return fmt.Errorf("run: --detach: what the driver says: %w", err)
 	}
