@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -33,7 +34,7 @@ type ledger struct {
 	room   float64   // records that may be written now
 	roomAt time.Time // when room was counted
 
-	sums  account.Bounded[sumKey, sum]
+	sums  limit.Bounded[sumKey, sum]
 	since time.Time // of the first of them
 }
 
@@ -53,7 +54,7 @@ func (a sumKey) compare(b sumKey) int {
 type sum struct{ links, sent, received uint64 }
 
 func newLedger(now time.Time) *ledger {
-	return &ledger{room: Room, roomAt: now, sums: account.Bounded[sumKey, sum]{Max: maxSums}}
+	return &ledger{room: Room, roomAt: now, sums: limit.Bounded[sumKey, sum]{Max: maxSums}}
 }
 
 // refill counts the room anew. A time that goes back gives none, nor when it returns.

@@ -6,6 +6,7 @@
 //
 // It knows no socket, no clock and no peer: callers name the key, and close what was taken away. A
 // key costs memory only while it holds something, so that there are never more keys than the total.
+// Only a [Bounded], for names that a daemon does not choose, such as users and sites, keeps its keys.
 package limit
 
 import (

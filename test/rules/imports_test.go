@@ -54,6 +54,18 @@ var tiers = map[string]tier{
 	"cmd": programs, "test": programs,
 }
 
+// internalTiers are the tiers within internal, the lowest first. A package belongs to the longest of these folders that it
+// lies in. It may import what belongs to the same folder, and the tiers below: the folders of one tier do not know each other.
+var internalTiers = [][]string{
+	{"pki/grant", "pki/jobkey", "pki/revoked", "pki/ticket", "sleep", "testload"},
+	{"carrier", "ipc", "job", "limit", "store"},
+	{"daemon"},
+	{"account", "policy"},
+	{"control", "limit/ratelimit"},
+	{"account/traffic", "nat", "pki"},
+	{"support"},
+}
+
 // forTests are packages in a low tier that may import the lab: they are for tests, and packages
 // that are not tests must not import them either (laboratoryBans).
 var forTests = []string{"internal/nat/coordinate/coordinatetest", "internal/nat/simopen/gridtest"}
@@ -167,6 +179,13 @@ func TestImportRulesComplain(t *testing.T) {
 		{"mpilib", "collectives", ""},
 		{"examples/is", "mpilib", ""},
 		{"link", "internal/carrier", ""},
+		{"internal/limit/quota", "internal/account", "internal/limit/quota imports internal/account: within internal"},
+		{"internal/pki/jobkey", "internal/pki/ca", "internal/pki/jobkey imports internal/pki/ca: within internal"},
+		{"internal/policy", "internal/account/audit", "internal/policy imports internal/account/audit: within internal"},
+		{"internal/attic", "overlay", "internal/attic is in no tier of internal yet"},
+		{"internal/pki/enrol", "internal/pki/ca", ""},
+		{"internal/pki/ca", "internal/pki/revoked", ""},
+		{"internal/limit/ratelimit", "internal/account/metrics", ""},
 		{"collectives", "net/netip", ""},
 		{"broker", "net", ""},
 	} {
@@ -178,6 +197,18 @@ func TestImportRulesComplain(t *testing.T) {
 		if text := strings.Join(got, "\n"); c.want == "" && text != "" || !strings.Contains(text, c.want) {
 			t.Errorf("%s imports %s: complaint %q, want %q", c.from, c.to, text, c.want)
 		}
+	}
+}
+
+// The architecture has the tiers of internal as the table has them, the highest first.
+func TestInternalTiersAreWritten(t *testing.T) {
+	var written []string
+	for _, rooms := range slices.Backward(internalTiers) {
+		written = append(written, "`"+strings.Join(rooms, "`, `")+"`")
+	}
+	page := strings.Join(strings.Fields(labtest.ReadFile(t, "docs/architecture.md")), " ")
+	if want := strings.Join(written, " > "); !strings.Contains(page, want) {
+		t.Errorf("docs/architecture.md does not say: within internal, %s", want)
 	}
 }
 
@@ -214,6 +245,7 @@ func complaints(p pkg) []string {
 			all = append(all, fmt.Sprintf("%s (%s) imports %s (%s): imports go down only", from, floor, to, above))
 		}
 	}
+	all = append(all, internalComplaints(from, p.Imports)...)
 	for _, b := range bans {
 		imports := p.Imports
 		if b.deep {
@@ -234,6 +266,36 @@ func complaints(p pkg) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// internalComplaints lists the imports that go up or aside within internal.
+func internalComplaints(from string, imports []string) (all []string) {
+	if !within(from, "internal") {
+		return nil
+	}
+	room, floor := internalRoom(from)
+	if room == "" {
+		return []string{fmt.Sprintf("%s is in no tier of internal yet; add it to internalTiers", from)}
+	}
+	for _, path := range imports {
+		to, _ := folder(path)
+		if other, above := internalRoom(to); other != "" && other != room && above >= floor {
+			all = append(all, fmt.Sprintf("%s imports %s: within internal, %s may import %v only", from, to, room, slices.Concat(internalTiers[:floor]...)))
+		}
+	}
+	return all
+}
+
+// internalRoom returns the folder of internalTiers that a package belongs to, and its tier; "" if there is none.
+func internalRoom(folder string) (room string, floor int) {
+	for i, rooms := range internalTiers {
+		for _, r := range rooms {
+			if within(folder, "internal/"+r) && len(r) > len(room) {
+				room, floor = r, i
+			}
+		}
+	}
+	return room, floor
 }
 
 // forbids reports whether a ban of the package or folder banned covers to. A folder and a foreign

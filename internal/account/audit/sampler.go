@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/account"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 )
 
 // Refusals can be caused without an identity, so a flood of them could displace everything else in
@@ -19,7 +19,7 @@ const (
 // sampler decides which refusals are written. It has no clock.
 type sampler struct {
 	since time.Time
-	rules account.Bounded[string, sampledRule]
+	rules limit.Bounded[string, sampledRule]
 }
 
 type sampledRule struct {
@@ -34,7 +34,7 @@ func (s *sampler) take(r *Record) bool {
 		return true
 	}
 	if s.rules.Len() == 0 {
-		s.rules, s.since = account.Bounded[string, sampledRule]{Max: sampleRules, Other: "(others)"}, r.Time
+		s.rules, s.since = limit.Bounded[string, sampledRule]{Max: sampleRules, Other: "(others)"}, r.Time
 	}
 	of := s.rules.At(r.Rule)
 	if of.written < sampleFirst {

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/account"
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -69,8 +69,8 @@ func Of(stats carrier.Stats, held *ratelimit.Throttle, live bool) (out, back Cou
 // Sums are what links have moved, by pair of sites and by project. The zero value is ready; it is
 // not safe for concurrent use.
 type Sums struct {
-	pairs    account.Bounded[Pair, Count]
-	projects account.Bounded[string, uint64]
+	pairs    limit.Bounded[Pair, Count]
+	projects limit.Bounded[string, uint64]
 }
 
 // Add adds to both directions of a pair.

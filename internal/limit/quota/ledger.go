@@ -7,7 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/account"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 )
 
 // Ledger counts bytes by user, project and policy allowance in one calendar month, UTC. It is not
@@ -19,7 +19,7 @@ type Ledger struct {
 	allowed  byName // by overlay.Allowance.Key
 }
 
-type byName = account.Bounded[string, uint64]
+type byName = limit.Bounded[string, uint64]
 
 // maxNames bounds the names of each kind. Further names are counted under one name, so that their
 // bytes are not lost.

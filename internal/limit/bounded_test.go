@@ -1,4 +1,4 @@
-package account
+package limit
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// oracle is a Bounded of numbers that keeps every addition, and finds out each time which keys were
-// in time to have a value of their own.
-type oracle struct {
+// boundedOracle is a Bounded of numbers that keeps every addition, and finds out each time which keys
+// were in time to have a value of their own.
+type boundedOracle struct {
 	max   int
 	other string
 	added []addition
@@ -20,7 +20,7 @@ type addition struct {
 	n   uint64
 }
 
-func (o oracle) sums() map[string]uint64 {
+func (o boundedOracle) sums() map[string]uint64 {
 	named, sums := map[string]bool{}, map[string]uint64{}
 	for _, a := range o.added {
 		if a.key != o.other && len(named) < o.max {
@@ -39,7 +39,7 @@ func (o oracle) sums() map[string]uint64 {
 func TestBounded(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		o := oracle{max: r.IntN(6), other: "k3"} // which is also added by its own name
+		o := boundedOracle{max: r.IntN(6), other: "k3"} // which is also added by its own name
 		b := Bounded[string, uint64]{Max: o.max, Other: o.other}
 		var total uint64
 		for range r.IntN(40) {
