@@ -13,9 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The content of the status page, as functions of the broker's Status and the time. Bounds keep a
-// page readable, and cheap to render, however large the grid is.
-const maxRows = 200 // of each table
+// maxRows bounds each table of the status page, which is readable then, and cheap to render, however
+// large the grid is.
+const maxRows = 200
 
 // gridView is the first page.
 type gridView struct {

@@ -237,7 +237,7 @@ func (r *ruleReader) network(word string) {
 
 var nftVersions = map[string]byte{"ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6, "icmp": unix.NFPROTO_IPV4, "icmpv6": unix.NFPROTO_IPV6}
 
-// The types and codes of ICMP (RFC 792) and ICMPv6 (RFC 4443, RFC 4861).
+// icmpNumbers are the types and codes of ICMP (RFC 792) and ICMPv6 (RFC 4443, RFC 4861).
 var icmpNumbers = map[string]byte{
 	"icmp type destination-unreachable": 3, "icmp code frag-needed": 4,
 	"icmpv6 type packet-too-big": 2, "icmpv6 type nd-neighbor-solicit": 135, "icmpv6 type nd-neighbor-advert": 136,

@@ -59,8 +59,8 @@ func (a quality) better(b quality) bool {
 	return gain >= shorter || gain > 0 && gain >= b.rtt/shorterPart
 }
 
-// The time between looks doubles each time: up to maxRest if the link once had something better,
-// which may come back, and up to longRest otherwise.
+// The time between looks doubles each time: up to maxReturnInterval if the link once had something better,
+// which may come back, and up to maxInterval otherwise.
 const (
 	firstLook         = 250 * time.Millisecond
 	afterFall         = time.Second // instead, if the link had something better a moment ago

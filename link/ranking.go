@@ -21,8 +21,8 @@ type ranking struct {
 	seen time.Time
 	last stream.Load
 
-	// Outcome callbacks of the latest path used of each class: its carriers may be dead by the time
-	// the class is judged.
+	// The callbacks with the outcome of the latest path used of each class: its carriers may be dead
+	// by the time the class is judged.
 	outcomes map[overlay.Technique]func(error)
 }
 

@@ -26,8 +26,6 @@ func withReplicas(n int, table replica.Table) Option {
 
 var tables = []replica.Table{replica.Parallel, replica.Primary}
 
-// errKilled is the error of a process that a test has killed.
-
 // killing runs a program on ranks with two replicas, of which one process dies at its n-th step; -1: none.
 func killing(t *testing.T, ranks int, table replica.Table, victim, at int, f func(ctx context.Context, c *Comm, step func()) error, opts ...Option) {
 	t.Helper()

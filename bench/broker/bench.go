@@ -117,8 +117,8 @@ type way struct {
 	callers int // of each frontal, one call in flight each
 }
 
-// A frontal has one call in flight and sends the questions that have gathered meanwhile as the
-// next one; so a loaded broker receives batches. Calls of one question are the worst case.
+// ways are what a loaded broker receives, and the worst case. A frontal has one call in flight and sends the
+// questions that have gathered meanwhile as the next one, so they come in batches; calls of one question cost most.
 var ways = []way{{batch: 64, callers: 1}, {batch: 1, callers: 4}}
 
 // rates measures both ways alternately, and returns the medians.

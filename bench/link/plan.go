@@ -14,8 +14,8 @@ type scenario struct {
 	figures []figure
 }
 
-// On an unlimited wire the ends use cubic if they may: bbr paces, which would limit a stream to
-// half of what the wire carries. On a limited wire they use the system's default.
+// cubic reports whether the ends use cubic if they may, on an unlimited wire: bbr paces, which would
+// limit a stream to half of what the wire carries. On a limited wire they use the system's default.
 func (s *scenario) cubic() bool { return s.rate == 0 }
 
 // A kind is the quantity that a figure measures.

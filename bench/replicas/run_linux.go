@@ -19,7 +19,7 @@ type run struct {
 	report *bench.Report
 }
 
-// The ports of the jobs of a comparison.
+// portsFrom is the first of the ports of the jobs of a comparison.
 const portsFrom = 7700
 
 // growthKey is what Options.Only is matched with for IS at 100 Mb/s.

@@ -6,9 +6,9 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// Neighbourhood collectives (MPI-5.0, section 8.6) differ in how the program says what goes to each
-// neighbour, and what comes from it. All are mpilib's NeighborAlltoallw, in one of three forms: blocking,
-// nonblocking and persistent.
+// A neighbourForm is mpilib's NeighborAlltoallw, blocking, nonblocking or persistent. All neighbourhood
+// collectives (MPI-5.0, section 8.6) are that: they differ in how the program says what goes to each neighbour,
+// and what comes from it.
 type neighbourForm func(c *communicator, send, recv []mpilib.Part) error
 
 // neighbourCall makes a call: parts has those for each of the neighbours, of which there are in to

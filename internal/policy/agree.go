@@ -18,8 +18,8 @@ type Side struct {
 	Site   overlay.SiteID
 	Policy *Policy // nil: it has none, and permits nothing
 
-	// Unasked means that this site's policy is not known here, and that others evaluate it: here it
-	// refuses nothing.
+	// EvaluatedElsewhere means that this site's policy is not known here, and that others evaluate it:
+	// here it refuses nothing.
 	EvaluatedElsewhere bool
 }
 

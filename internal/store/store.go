@@ -204,7 +204,7 @@ func (tx Tx) Check() error {
 	return nil
 }
 
-// The stored value of a key:
+// format is the first byte of the stored value of a key:
 //
 //	format:u8=1 expires:i64 (Unix milliseconds; 0: never) value
 //

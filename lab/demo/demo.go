@@ -120,7 +120,7 @@ func Run(ctx context.Context, o Options) error {
 	return g.Close()
 }
 
-// placement of the ranks: blocks of ranksPerNode over the nodes in order.
+// nodes get the ranks in blocks of ranksPerNode, in this order.
 var nodes = []string{"alpha/n1", "alpha/n2", "beta/n1", "beta/n2"}
 
 func runProgram(ctx context.Context, o Options, self string, g *grid.Grid, prog program, p *printer) error {

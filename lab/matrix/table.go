@@ -74,7 +74,7 @@ type legend struct {
 	ms    float64 // median set-up
 }
 
-// The technique name of a cell with a fault.
+// wrong is the technique name of a cell with a fault.
 const wrong = "not as it should be"
 
 var legends = []legend{

@@ -9,11 +9,11 @@ const (
 	somePorts = "P"
 )
 
-// Kinds that let a SYN out to any port. The others do not reach a process's listener, which is
-// never on port 443.
+// anywhere lists the kinds that let a SYN out to any port. The others do not reach a process's
+// listener, which is never on port 443.
 const anywhere = "OSRFJXYLPNIECDMU"
 
-// Kinds with a NAT, for IPv4.
+// translates lists the kinds with a NAT, for IPv4.
 const translates = "NIECDM"
 
 // dials reports whether a plain connect from a reaches a listener at b.
@@ -104,12 +104,12 @@ func yesIf(works bool) answer {
 	return no
 }
 
-// Kinds through which a datagram can be punched, whatever the other side unless that is a symmetric
-// NAT.
+// punchable lists the kinds through which a datagram can be punched, whatever the other side unless
+// that is a symmetric NAT.
 const punchable = "OSRFJXYLPNIECD"
 
-// Kinds that accept datagrams from a port they never sent to: no filter, or one that filters only
-// TCP.
+// takesAnyDatagram lists the kinds that accept datagrams from a port they never sent to: no filter,
+// or one that filters only TCP.
 const takesAnyDatagram = "OSRCD"
 
 // forDatagrams returns the kind for datagrams.

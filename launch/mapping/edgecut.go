@@ -35,7 +35,7 @@ type edgeCut struct {
 	m       Map
 	free    [][]int // by cluster in their order: nodes without a task
 	current int     // the cluster that is being filled
-	queue   []int   // cTasks: neighbours of mapped tasks
+	queue   []int   // neighbours of mapped tasks
 	queued  []bool  // whether a task is, or was, in the queue
 }
 

@@ -34,7 +34,7 @@ const (
 	echoTime  = 10 * time.Second // for one call
 )
 
-// errNoTurn means that other measurements took all the time.
+// errNoToken means that other measurements took all the time.
 var errNoToken = errors.New("other nodes are being measured")
 
 // measuredBytes is the record of pieces that a node has echoed.

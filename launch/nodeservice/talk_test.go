@@ -309,7 +309,7 @@ func (t *talk) cancel() {
 	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: t.id}}})
 }
 
-// told is what was received about a job.
+// received is what was received about a job.
 type received struct {
 	out, err, ended string
 	exits           map[uint32]*gatepb.Exited

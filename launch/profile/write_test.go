@@ -108,7 +108,7 @@ func (p *Program) write(line printer) {
 	}
 }
 
-// writtenLatency formats d as parseLatency reads it: 1500us, never 1m30s.
+// writtenLatency formats d as parseQuantity reads it: 1500us, never 1m30s.
 func writtenLatency(d time.Duration) string { return written(int64(d), latencyUnits) }
 
 // quoted returns a YAML list of texts. YAML reads Go's ASCII-only quoting the same way.

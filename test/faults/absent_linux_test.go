@@ -174,7 +174,7 @@ func TestAbsentDaemons(t *testing.T) {
 	w.NextLink(target)
 }
 
-// world of mpilib for one rank of a job of two, which reaches the other through a helper of the
+// mpi is the world of mpilib for one rank of a job of two, which reaches the other through a helper of the
 // grid.
 func (w *world) mpi(node string, key string, rank int) *mpilib.World {
 	w.T.Helper()

@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// The race detector does not follow mapped memory, and so does not know that a record orders what
-// its sender did before what its receiver does after, which matters where both are in one process.
+// raceSync stands for the mapped memory, which the race detector does not follow: it does not know that a
+// record orders what its sender did before what its receiver does after, which matters where both are
+// in one process.
 var raceSync int64
 
 func raceAcquire() { runtime.RaceAcquire(unsafe.Pointer(&raceSync)) }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// A program's accesses are ordered by the bytes it sends to itself, and the race detector learns
-// that from package syscall. It must learn it from the calls made here, too.
+// raceSync stands for the socket: a program's accesses are ordered by the bytes it sends to itself, and
+// the race detector learns that from package syscall. It must learn it from the calls made here, too.
 var raceSync int64
 
 func raceAcquire() { runtime.RaceAcquire(unsafe.Pointer(&raceSync)) }

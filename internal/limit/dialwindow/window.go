@@ -17,7 +17,7 @@ const (
 	lateAfter = 900 * time.Millisecond
 
 	// slotTime is how long a dial without an answer counts: the host may be down, and dials to live
-	// hosts must not wait for that. Where the site limits connections it is limitedTurnTime,
+	// hosts must not wait for that. Where the site limits connections it is limitedSlotTime,
 	// because the kernel retransmits the SYN for about as long, and others must not overtake that.
 	slotTime        = 4 * time.Second
 	limitedSlotTime = 8 * time.Second

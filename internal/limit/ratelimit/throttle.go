@@ -14,7 +14,7 @@ type Throttle struct {
 	limiter    *Limiter
 	link       *quota.Admission
 	totalBytes func() uint64
-	counted    uint64 // the part of movedBytes counted so far, guarded by limiter.mu
+	counted    uint64 // the part of totalBytes counted so far, guarded by limiter.mu
 	paced      atomic.Bool
 	dirs       [2]flow
 

@@ -8,9 +8,9 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// A mark says that its sender has read all of a stream, or reads no more of it. It is a
-// unidirectional stream that contains only the number of the stream that it refers to, eight bytes,
-// the most significant first.
+// markLen is the length of a mark, which says that its sender has read all of a stream, or reads no
+// more of it. It is a unidirectional stream that contains only the number of the stream that it refers
+// to, the most significant byte first.
 //
 // No end receives a mark of a stream that it does not know yet: the end that opened a stream sends
 // one only after the other has accepted the stream. So a mark of an unknown stream refers to one

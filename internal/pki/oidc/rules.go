@@ -132,8 +132,8 @@ func IsToken(text string) bool {
 	return strings.HasPrefix(text, "eyJ") && strings.Count(text, ".") == 2
 }
 
-// The accepted signature algorithms. All are asymmetric: with a shared key, any verifier of a token
-// could create one.
+// algorithms are those of signatures that are accepted. All are asymmetric: with a shared key, any
+// verifier of a token could create one.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
 // parse parses a token, and returns the name of the key that signed it. Its contents are not

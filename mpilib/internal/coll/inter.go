@@ -25,7 +25,7 @@ func (r *Round) direct() Call {
 
 func (r *Round) leading() bool { return r.Rank == 0 }
 
-// part is the role of a rank of an intercommunicator in a call with a root.
+// rootPart is the role of a rank of an intercommunicator in a call with a root.
 type rootPart int
 
 const (

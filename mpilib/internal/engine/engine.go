@@ -52,12 +52,12 @@ type Config struct {
 	// The engine calls it from its own goroutines, once for each peer.
 	Connect func(ctx context.Context, process int) error
 
-	// Unmade reports whether no process can have created a context yet. The engine calls it
+	// Unallocated reports whether no process can have created a context yet. The engine calls it
 	// with its lock held. nil: every context is taken to exist.
 	Unallocated func(context uint32) bool
 
-	// OnNews receives the engine's news, one at a time, on a goroutine of the engine. It
-	// may call the engine. nil drops the news.
+	// OnEvent receives the engine's events, one at a time, on a goroutine of the engine. It
+	// may call the engine. nil drops them.
 	OnEvent func(Event)
 }
 

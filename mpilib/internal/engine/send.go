@@ -48,7 +48,7 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 }
 
 // sendNow sends a message that needs no Request because it is copied at once, and reports
-// whether it did; see announce. hold is as for Isend. mu is held, and may be released after
+// whether it did. hold is as for Isend. mu is held, and may be released after
 // the copy.
 func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
 	if mode == Synchronous || dst == e.cfg.Rank || e.replicas != nil || e.core.Closed() != nil || e.startError(g, ctxID) != nil {

@@ -91,7 +91,7 @@ func BXor[T integer](inout, in []T) {
 	}
 }
 
-// The logical operators take each number but 0 for true, as C does, and give 1 or 0.
+// land and the other logical operators take each number but 0 for true, as C does, and give 1 or 0.
 func land[T integer](inout, in []T) {
 	for i, v := range in {
 		inout[i] = oneIf[T](v != 0 && inout[i] != 0)

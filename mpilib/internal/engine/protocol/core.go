@@ -64,7 +64,7 @@ type Config struct {
 	// effects are the caller's to carry out.
 	Replica *replica.Process
 
-	// Unmade reports whether no process can have created a context yet; nil: none is such.
+	// Unallocated reports whether no process can have created a context yet; nil: none is such.
 	Unallocated func(context uint32) bool
 }
 

@@ -26,8 +26,8 @@ const (
 	// what is under way, and once for credit that is on its way back, and growth.
 	creditGain = 2
 
-	// On a short path credit is returned a nearStep-th of the whole at a time. On a long one,
-	// where a stream would wait for it, it is a farStep-th, and MinStep bytes if that is more.
+	// On a short path credit is returned a shortStep-th of the whole at a time. On a long one,
+	// where a stream would wait for it, it is a longStep-th, and MinStep bytes if that is more.
 	shortStep = 4
 	longStep  = 64
 	MinStep   = 16 << 10
@@ -43,7 +43,7 @@ type grant struct {
 	first, max int // bounds of total
 
 	total int
-	held  int // see charge
+	held  int // see chargeCredit
 	owed  int
 	step  int // bytes owed at which an envelope returns them
 

@@ -192,7 +192,7 @@ func (p *proc) newOp(name string, context uint32, peer, tag int, buf []byte) *op
 	return o
 }
 
-// ended notes that o is complete.
+// complete notes that o is complete.
 func (m *model) complete(o *op) {
 	if o.ended++; o.ended > 1 {
 		m.fail("%s is completed twice", o.name)
