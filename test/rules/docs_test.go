@@ -222,6 +222,25 @@ func TestLinksInPagesLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestFunctionsInPagesAreThere: where a page says that a function is in a file, it is.
+func TestFunctionsInPagesAreThere(t *testing.T) {
+	named := 0
+	for _, name := range pages(t) {
+		page := strings.Join(strings.Fields(labtest.ReadFile(t, name)), " ")
+		for _, m := range regexp.MustCompile("`(\\w+)`(?: and `(\\w+)`)? in \\[[^]]*\\]\\(([^)]+\\.go)\\)").FindAllStringSubmatch(page, -1) {
+			text := labtest.ReadFile(t, filepath.Join(filepath.Dir(name), m[3]))
+			for _, f := range m[1:3] {
+				if named++; f != "" && !regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?`+f+`\b`).MatchString(text) {
+					t.Errorf("%s: %s declares no function %s", name, m[3], f)
+				}
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no functions found")
+	}
+}
+
 // TestDependenciesHaveReasons: every module that go.mod requires for our own code has its path in a
 // decision's page.
 func TestDependenciesHaveReasons(t *testing.T) {
