@@ -26,7 +26,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Broker serves frontals, proxies and admins. Safe for concurrent use.
+// Broker serves frontals, proxies and admins. Safe for concurrent use: New and Serve set the fields before
+// the first session, and what changes later is in fields that have locks of their own.
 type Broker struct {
 	name      string
 	epoch     uint64

@@ -25,9 +25,9 @@ const (
 type grants struct {
 	holder func(chain [][]byte) (grant.Holder, error)
 
-	mu     sync.Mutex // guards the fields below
-	judged map[[sha256.Size]byte]goodGrant
-	lists  uint64 // revocation lists received so far
+	mu     sync.Mutex                      // guards the fields below
+	judged map[[sha256.Size]byte]goodGrant // by the hash of the grant's text
+	lists  uint64                          // revocation lists received so far: what was judged under an older one is not kept
 }
 
 // goodGrant is the content of a grant that was valid for its job.

@@ -15,7 +15,7 @@ import (
 // decision uses them; they show an admin which pairs fall back to the relay, and why. maxOutcomes
 // bounds them; outcomes beyond it are not counted.
 type outcomes struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	pairs map[outcomeKey]*OutcomeStatus
 
 	ring []outcome // the latest of all pairs together

@@ -17,7 +17,7 @@ import (
 // two Site values it was made from; after one of them is replaced, the next query computes it anew.
 // The zero value is ready.
 type planner struct {
-	mu    sync.RWMutex
+	mu    sync.RWMutex // guards plans; not held while one is computed, so two callers may compute the same
 	plans map[sitePair]*sitePlan
 }
 

@@ -39,9 +39,10 @@ type reflectorState struct {
 	rates    *reflector.Rates[overlay.SiteID]
 	inFlight chan struct{} // one place for each call-back
 	stun     *stunserver.Server
-	sockets  *reflector.Sockets // nil: no STUN
 
-	listening netip.AddrPort // where Serve accepts sessions and observe frames
+	// Set before the first session.
+	sockets   *reflector.Sockets // nil: no STUN
+	listening netip.AddrPort     // where Serve accepts sessions and observe frames
 }
 
 func newReflectorState(by string, places *accept.HalfOpen, log *slog.Logger) reflectorState {

@@ -121,10 +121,12 @@ type storeManager struct {
 	log       *slog.Logger
 	creds     *control.Credentials
 	enrolment *enrol.Server // nil: none; set before serve
-	kept      uint64        // number of a revocation list that is known to be in the store
-	probed    time.Time
-	pruned    time.Time
-	failed    bool // state when it was last logged
+
+	// Used by open, and then only by serve.
+	kept   uint64    // number of a revocation list that is known to be in the store
+	probed time.Time // when the store was last written to see whether it can be
+	pruned time.Time
+	failed bool // state when it was last logged
 }
 
 // newStoreManager returns the manager of the settings' store, which is not open yet.

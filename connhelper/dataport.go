@@ -30,7 +30,7 @@ type dataPort struct {
 	ports  overlay.Ports
 	mtu    uint16 // from the profile: it bounds a listener's segments when the listener is made
 	stop   context.CancelFunc
-	served sync.WaitGroup
+	served sync.WaitGroup // of ln: its goroutine ends after those of its connections
 }
 
 // listen opens a port as the site's profile requires, unless it is open already, and returns its

@@ -395,7 +395,7 @@ func (h *Helper) reportCall(p *process, path overlay.Path) {
 // callingSites are the sites whose calls were reported, and when. One call tells as much as the many of
 // all ranks; and who dials names its site itself.
 type callingSites struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards last
 	last map[overlay.SiteID]time.Time
 }
 

@@ -13,7 +13,7 @@ type encryption struct {
 	log  *slog.Logger
 	here overlay.SiteID
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	policy overlay.Encryption
 	logged map[overlay.SiteID]bool // the last logged decision for each other site
 }

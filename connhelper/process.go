@@ -38,7 +38,7 @@ type process struct {
 	left         atomic.Bool             // it announced that it leaves: the end of its socket is no death
 	account      traffic.Account         // of its links; owned by its reader, then by the code that handles its end
 
-	mu    sync.Mutex
+	mu    sync.Mutex                    // guards the fields below
 	dials map[uint32]context.CancelFunc // cancels requests in progress, of any kind
 	again map[uint32]bool               // ranks that were connected before: a new request means that the carrier failed
 	names map[string]string             // that it has published, with their ports
@@ -47,11 +47,11 @@ type process struct {
 
 // openCarriers are carriers that a process was handed and has not given up yet, with the functions
 // to call when it reports the result of the handshake, or that it gives them up for a better path.
-// The oldest are dropped.
+// The oldest are dropped. The process's mu guards it; the functions are called without it.
 type openCarriers struct {
 	settle map[uint64]func(error)
 	done   map[uint64]bool // the handshake is done
-	order  []uint64
+	order  []uint64        // as they were handed over; some are settled already
 }
 
 // maxOpenCarriers bounds the carriers of a process whose outcome is awaited.

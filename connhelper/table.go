@@ -15,12 +15,12 @@ import (
 // table holds the node's processes by name, and the connect-ids that this helper issued and expects
 // to receive.
 type table struct {
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below; nothing is sent to a process under it
 	processes map[overlay.ProcessName]*process
-	owners    map[overlay.JobID]owner
-	expected  map[wire.ID]chan<- *net.TCPConn // capacity 1; removed by the first arrival
-	dead      map[overlay.JobID][]*wire.LocalDead
-	changed   chan struct{} // closed and replaced when a process is added
+	owners    map[overlay.JobID]owner             // of the jobs of processes: another account cannot join them
+	expected  map[wire.ID]chan<- *net.TCPConn     // capacity 1; removed by the first arrival
+	dead      map[overlay.JobID][]*wire.LocalDead // for processes that register later; until Forget
+	changed   chan struct{}                       // closed and replaced when a process is added
 }
 
 // owner is the user who owns a job's processes, and how many there are.

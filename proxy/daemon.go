@@ -125,7 +125,8 @@ type life struct {
 
 	sockets *reflector.Sockets // set before the first session
 
-	// Handed over to a successor:
+	// What a successor takes over: the brokers' sessions and the STUN sockets. They end with letGo, and
+	// let waits for that.
 	let   sync.WaitGroup
 	letGo context.CancelFunc
 }

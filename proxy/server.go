@@ -79,14 +79,15 @@ type Server struct {
 	waiting     map[wire.ID]*waitingEnd
 	links       map[*relayedLink]struct{}
 	barred      barred
-	disowned    error // why this proxy itself is no longer trusted
-	refusing    int   // connections that are being refused before they presented a ticket
-	changed     chan struct{}
+	disowned    error         // why this proxy itself is no longer trusted
+	refusing    int           // connections that are being refused before they presented a ticket
+	changed     chan struct{} // closed and replaced by noteChange
 	limits      Limits
 	siteTraffic siteTraffic
 	draining    bool
 	closed      chan struct{} // closed by StopAccepting
 
+	// Set by New, or atomic.
 	began     time.Time   // base of the time by which tickets are judged, see clock
 	life      uint64      // identifies this start, for brokers that count traffic
 	elsewhere atomic.Bool // a broker knows of other proxies

@@ -16,7 +16,7 @@ import (
 
 // siteTraffic is what links moved, by the sites of their ends. A ticket does not name the sites, so
 // the proxy asks a broker for those of each link; what a link moved that ended earlier waits for
-// the answer.
+// the answer. The server's mu guards it.
 type siteTraffic struct {
 	sums   traffic.Sums                      // of links that have ended
 	orphan map[traffic.Ends][2]traffic.Count // of links that have ended, sites not known yet; at most traffic.MaxEnds

@@ -39,7 +39,7 @@ func (r *run) startOurs(ctx context.Context, g *grid.Grid, s *scenario, v varian
 		return nil, err
 	}
 	var running sync.WaitGroup
-	var mu sync.Mutex
+	var mu sync.Mutex // guards errs until running is over
 	var errs []error
 	note := func(err error) {
 		mu.Lock()

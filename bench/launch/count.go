@@ -44,7 +44,7 @@ func (s step) sum(counts map[string]int) (n int) {
 
 // ledger counts messages by name. Safe for concurrent use.
 type ledger struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards counts
 	counts map[string]int
 }
 

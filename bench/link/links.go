@@ -63,8 +63,8 @@ func (c links) Open(ctx context.Context, raw *net.TCPConn, dialled bool) (End, e
 // onlyOne is a connector with one connection, which exists already.
 type onlyOne struct {
 	carrier overlay.Carrier
-	dialled bool
-	taken   chan struct{}
+	dialled bool          // this end dials: its Accept gives nothing out
+	taken   chan struct{} // closed once it was given out
 }
 
 func (c *onlyOne) Dial(context.Context, overlay.ProcessName, overlay.Ways) (overlay.Carrier, error) {

@@ -12,9 +12,9 @@ import (
 // DistantHosts are hosts around a forwarder, which emulates distance between them.
 type DistantHosts struct {
 	*star.Star
-	Emulator *wan.Emulator // nil without any distance
-	stop     context.CancelFunc
-	done     chan error
+	Emulator *wan.Emulator      // nil without any distance
+	stop     context.CancelFunc // of the emulator, as done
+	done     chan error         // what its Serve has returned
 }
 
 // Between returns the path from one host to another.

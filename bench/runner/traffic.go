@@ -13,9 +13,9 @@ import (
 // Traffic is a stream of bytes at full speed from one end of a connection to the other.
 type Traffic struct {
 	from, to net.Conn
-	got      atomic.Uint64
+	got      atomic.Uint64 // bytes
 	moving   sync.WaitGroup
-	ends     [2]error
+	ends     [2]error // of the goroutine that writes, and of the one that reads; theirs until moving is over
 }
 
 // Pump starts the traffic. It owns both ends from then on, and moves so many bytes by a call.

@@ -20,27 +20,27 @@ type Registry struct {
 	lease  time.Duration
 	limits Limits
 
-	mu        sync.RWMutex
+	mu        sync.RWMutex // guards the fields below, and all that the maps lead to
 	sites     map[overlay.SiteID]*siteState
 	holders   map[Holder]*siteState // sessions of sites
 	jobs      map[overlay.JobID]*jobState
 	names     names
 	processes int
-	waiting   int
+	waiting   int // callers, in all waiters
 	absent    int // of all jobs; bounded by the limit on processes, further ones are not recorded
 }
 
 type siteState struct {
-	now       *Site     // replaced, never modified
+	now       *Site     // replaced, never modified: callers keep it without the lock
 	sweep     time.Time // when processes of sessions other than now.Holder are dropped; zero: never
 	processes int
 }
 
 type jobState struct {
-	id      overlay.JobID // the one copy that all entries of the job share
-	ranks   map[uint32]*process
-	waiters map[uint32]*waiters
-	dead    map[uint32]bool // ranks that died and have not come back
+	id      overlay.JobID       // the one copy that all entries of the job share
+	ranks   map[uint32]*process // that are registered
+	waiters map[uint32]*waiters // for those that are not
+	dead    map[uint32]bool     // ranks that died and have not come back
 	absent  map[uint32]absence
 }
 

@@ -17,18 +17,18 @@ import (
 // Proxies are the proxies that have a session, and the links that were assigned to each. It is safe
 // for concurrent use, makes no calls and has no clock.
 type Proxies struct {
-	mu      sync.RWMutex
+	mu      sync.RWMutex // guards the fields below, and the proxies' states
 	max     int
-	proxies map[string]*proxyState
-	choices uint64 // number of the latest choice
+	proxies map[string]*proxyState // by name
+	choices uint64                 // number of the latest choice: among equal proxies the one that was chosen longest ago is next
 }
 
 type proxyState struct {
 	offer    Offer
 	holder   Holder
-	pending  int // links assigned since the last offer
-	assigned uint64
-	last     uint64
+	pending  int    // links assigned since the last offer, which does not count them
+	assigned uint64 // links, all together
+	last     uint64 // number of the choice that took it last
 }
 
 // NewProxies returns an empty set of at most max proxies.

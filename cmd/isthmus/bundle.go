@@ -174,7 +174,7 @@ type collector struct {
 	mu    sync.Mutex // guards the fields below
 	files []bundle.File
 	gaps  []bundle.Gap
-	names []string // identities of certificates, to learn
+	names []string // identities of certificates: the mask learns them once nothing else runs
 }
 
 func (l *collector) add(name, from string, form bundle.Form, text []byte) {

@@ -312,8 +312,8 @@ func fromLine(text []byte, cut bool) []byte {
 
 // lastBytes keeps the end of what is written to it.
 type lastBytes struct {
-	kept []byte
-	cut  bool
+	kept []byte // maxLog bytes at most
+	cut  bool   // something before them was dropped
 }
 
 // Write implements io.Writer.

@@ -15,7 +15,7 @@ import (
 // filtered (RFC 2923, section 2.1). Connections to such a site are made with small packets, and
 // after a while one of full size is tried again, less and less often. The zero Memory knows nothing.
 type Memory struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards sites
 	sites map[overlay.SiteID]vanishing
 }
 

@@ -13,7 +13,7 @@ import (
 // wait briefly for its result, and use that technique; so a hundred ranks that dial at once make
 // one decision, not a hundred races.
 type Cache struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards sites, and what they hold; never held while waiting for a race or a slot
 	sites map[overlay.SiteID]*cachedPath
 }
 
@@ -44,7 +44,7 @@ const (
 	maxMaking = 4
 )
 
-// NewCache reslots a Cache that knows nothing.
+// NewCache returns a Cache that knows nothing.
 func NewCache() *Cache { return &Cache{sites: map[overlay.SiteID]*cachedPath{}} }
 
 // A Slot is the right to make one link. The zero Slot is of a link whose result is of no use to others.
@@ -100,7 +100,7 @@ func (l *Cache) Enter(ctx context.Context, site overlay.SiteID, plan uint64, rem
 	}
 }
 
-// lookup reslots what is known about a site under a plan.
+// lookup returns what is known about a site under a plan.
 func (l *Cache) lookup(site overlay.SiteID, plan uint64) *cachedPath {
 	l.mu.Lock()
 	defer l.mu.Unlock()

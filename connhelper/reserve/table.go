@@ -32,7 +32,7 @@ type Relay[P comparable] struct {
 	expires time.Time
 	due     time.Time // when to request another
 
-	// Owned by the table:
+	// Guarded by the table's mu, as expires and due once it is in the table:
 	p     P
 	rank  uint32
 	added uint64 // sequence number, smaller is older
@@ -57,10 +57,10 @@ const (
 // Table holds the relays of all processes of a helper, and records of failed requests. A process is
 // whatever P is to its user. The zero Table is empty.
 type Table[P comparable] struct {
-	mu    sync.Mutex
+	mu    sync.Mutex                 // guards the fields below
 	of    map[P]map[uint32]*Relay[P] // by rank of the peer
 	order list.List                  // of *Relay, the oldest first
-	added uint64
+	added uint64                     // sequence number of the latest
 
 	Got, Used atomic.Uint64 // relays that were kept, at either end; relays that were dialled
 }
