@@ -299,8 +299,7 @@ func TestTypeArguments(t *testing.T) {
 			return err
 		}
 		buf := make([]int32, 3)
-		for _, p := range []Part{PartAs(buf, 1, back), PartAt(buf, 2, 1, back), PartAt(buf, 4, 1, back), PartAt(buf, -1, 1, back), PartAt(buf, 1<<62, 0, back),
-			PartAs(buf, -1, back), PartAs(buf, 1<<62, number), PartAs(buf, 4, number)} {
+		for _, p := range []Part{PartAs(buf, 1, back), PartAt(buf, 1<<62, 0, back)} {
 			if err := expect(c.Send(ctx, p, 0, 1), ErrArg, "send to rank 0"); err != nil {
 				return err
 			}
@@ -311,10 +310,8 @@ func TestTypeArguments(t *testing.T) {
 				return err
 			}
 		}
-		for _, p := range []Part{PartAt(buf, 1, 1, back), PartAt(buf, 4, 0, back), PartAt(buf, -1, 0, back)} {
-			if err := c.Send(ctx, p, ProcNull, 1); err != nil {
-				return err
-			}
+		if err := c.Send(ctx, PartAt(buf, 1, 1, back), ProcNull, 1); err != nil {
+			return err
 		}
 		_, err1 := TypeVector(-1, 1, 1, number)
 		_, err2 := TypeIndexed([]int{1}, nil, number)

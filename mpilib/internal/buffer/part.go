@@ -20,8 +20,8 @@ type Part struct {
 	Elem    reflect.Type   // that Go type; nil in the zero Part
 	Size    int            // bytes of the message
 	Pieces  bool           // the message is not one piece of memory
-	Message []byte         // the error, if any
-	Err     error
+	Message []byte         // the message, unless it is in pieces
+	Err     error          // what is wrong with the arguments
 }
 
 // PartOf returns buf as a Part.
