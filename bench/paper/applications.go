@@ -2,7 +2,6 @@ package paper
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"regexp"
 	"time"
@@ -21,7 +20,7 @@ func (o Options) bed(rtt time.Duration, preset string) apps.Bed {
 const mostProcesses = 48
 
 // ray2mesh is figure 7, with the groups of a job profile.
-func (o Options) ray2mesh(ctx context.Context) ([]bench.Row, error) {
+func (o Options) ray2mesh(ctx context.Context) (figures, error) {
 	rows, err := apps.Ray2mesh{
 		Bed: o.bed(orsayRennes, "port-range"), Sites: 3, Processes: []int{12, 24, 36, mostProcesses}, Rays: 1000, Chunk: 2, Credit: 1,
 		Speed: 20, Handling: 0.02, Profile: true, Repeat: 1,
@@ -39,10 +38,7 @@ func (o Options) ray2mesh(ctx context.Context) ([]bench.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []bench.Row{
-		between(claim("bosses pay from so many processes on (0: never)", "30", from, "processes"), 13, mostProcesses),
-		between(claim(fmt.Sprintf("with as many workers they gain, on %d processes", mostProcesses), "35 % on 180", 100*(1-1/most), "%"), 1, 100),
-	}, nil
+	return figures{"from": from, "gain": 100 * (1 - 1/most)}, nil
 }
 
 // The sweep of TSQR: processors are not emulated, but limited to a part of one.
@@ -55,7 +51,7 @@ const (
 
 // tsqr is figure 9, with one rank at each site. Factors of the tall matrices are not proved, which would
 // take several times as long.
-func (o Options) tsqr(ctx context.Context) ([]bench.Row, error) {
+func (o Options) tsqr(ctx context.Context) (figures, error) {
 	rows, err := apps.TSQR{
 		Bed: o.bed(rennesBordeaux, "stateful"), Sites: []int{1, 4}, RanksPerSite: 1, Cols: columns,
 		Least: shortest, Most: tallest, Factor: 4, Prove: shortest, CPU: cores, Repeat: 1,
@@ -63,32 +59,32 @@ func (o Options) tsqr(ctx context.Context) ([]bench.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	figure := func(name, method string) (float64, error) {
-		return find(rows, name+" of "+method, func(r bench.Row) bool {
-			return r.Figure == name && r.Params["algorithm"] == method+", sites: 4"
-		})
+	return factored(rows)
+}
+
+// factored returns the figures of TSQR, by a tree and column by column.
+func factored(rows []bench.Row) (figures, error) {
+	of := figures{}
+	for _, method := range []string{"tsqr", "columns"} {
+		for _, name := range []string{"fastest_on_all_sites_from", "speed_up_at_most_rows"} {
+			v, err := find(rows, name+" of "+method, func(r bench.Row) bool {
+				return r.Figure == name && r.Params["algorithm"] == method+", sites: 4"
+			})
+			if err != nil {
+				return nil, err
+			}
+			of[method+" "+name] = v
+		}
 	}
-	tree, err := figure("fastest_on_all_sites_from", "tsqr")
-	if err != nil {
-		return nil, err
+	from := func(method string) float64 { // beyond the tallest, if it is not even fastest there
+		if rows := of[method+" fastest_on_all_sites_from"]; rows > 0 {
+			return rows
+		}
+		return 2 * tallest
 	}
-	byColumns, err := figure("fastest_on_all_sites_from", "columns")
-	if err != nil {
-		return nil, err
-	}
-	treeGain, err := figure("speed_up_at_most_rows", "tsqr")
-	if err != nil {
-		return nil, err
-	}
-	columnsGain, err := figure("speed_up_at_most_rows", "columns")
-	if err != nil {
-		return nil, err
-	}
-	return []bench.Row{
-		between(claim("TSQR is fastest on 4 sites from so many rows on (0: never)", "500000", tree, "rows"), shortest, 1<<20),
-		verdict(claim("column by column that takes more rows (0: never)", "10000000", byColumns, "rows"), byColumns == 0 || byColumns > tree),
-		between(claim(fmt.Sprintf("TSQR of %d rows is as many times as fast on 4 sites", tallest), "about 4", treeGain, "times"), 3, 4.4),
-		verdict(claim("column by column it is less", "hardly 2, at 33554432 rows", columnsGain, "times"), columnsGain < treeGain),
+	return figures{
+		"from": of["tsqr fastest_on_all_sites_from"], "columns from": from("columns") / from("tsqr"),
+		"gain": of["tsqr speed_up_at_most_rows"], "columns gain": of["columns speed_up_at_most_rows"] / of["tsqr speed_up_at_most_rows"],
 	}, nil
 }
 
@@ -102,7 +98,7 @@ const (
 var growth = regexp.MustCompile("growth/is")
 
 // replicas is figure 5: the time of IS is linear in the number of replicas.
-func (o Options) replicas(ctx context.Context) ([]bench.Row, error) {
+func (o Options) replicas(ctx context.Context) (figures, error) {
 	report := bench.Report{W: io.Discard, JSON: true}
 	if err := replicas.Measure(ctx, replicas.Options{
 		Self: append(o.Self[:len(o.Self):len(o.Self)], "bench", "replicas", "--part"), Only: growth, Class: "W", Ranks: []int{replicaRanks}, Most: mostReplicas,
@@ -118,8 +114,5 @@ func (o Options) replicas(ctx context.Context) ([]bench.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []bench.Row{
-		claim("the time of IS is linear in the number of replicas, when one sends to all", "linear; figure only", r2, "R squared").AtLeast(0.98),
-		verdict(claim("and grows with it", "grows; figure only", slope, "s per replica"), slope > 0),
-	}, nil
+	return figures{"linear": r2, "slope": slope}, nil
 }

@@ -65,20 +65,20 @@ const (
 var flitCounts = []int{1, 2, 4, 8, 16, 32}
 
 // flits is figure 4, of a gather, and the same for a broadcast that goes one hop after another.
-func (o Options) flits(ctx context.Context) (rows []bench.Row, err error) {
+func (o Options) flits(ctx context.Context) (figures, error) {
+	all := figures{}
 	for _, w := range []struct {
 		collective       operation.Operation
 		algorithm, order string
-		what             string
 	}{
-		{operation.Gather, "two-level", coll.Orders()[0], "a gather of 1 MiB by two levels"},
-		{operation.Bcast, "chain", coll.Orders()[1], "a broadcast of 1 MiB along a chain over sites in turn"},
+		{operation.Gather, "two-level", coll.Orders()[0]},
+		{operation.Bcast, "chain", coll.Orders()[1]},
 	} {
 		of, err := o.calls(ctx, w.collective, func(c *coll.Options) {
 			c.Ranks, c.Sizes, c.Flits, c.Orders = flitRanks, []int{mib}, flitCounts, []string{w.order}
 		}, w.algorithm)
 		if err != nil {
-			return rows, err
+			return nil, err
 		}
 		byCount := map[int]float64{}
 		for _, n := range flitCounts {
@@ -87,13 +87,12 @@ func (o Options) flits(ctx context.Context) (rows []bench.Row, err error) {
 			}
 		}
 		if len(byCount) != len(flitCounts) {
-			return rows, fmt.Errorf("%s: %d of %d numbers of flits were measured", w.what, len(byCount), len(flitCounts))
+			return nil, fmt.Errorf("%v by %s: %d of %d numbers of flits were measured", w.collective, w.algorithm, len(byCount), len(flitCounts))
 		}
-		rows = append(rows,
-			between(claim("flits gain: with 8 in place of 1, "+w.what+" takes", "less; figure only", byCount[8]/byCount[1], "times"), 0, 0.95),
-			between(claim("more flits gain nothing from so many on, "+w.what, "8", float64(gainEnds(byCount)), "flits"), 2, 8))
+		all[fmt.Sprintf("%v, 8 over 1", w.collective)] = byCount[8] / byCount[1]
+		all[fmt.Sprintf("%v, best", w.collective)] = float64(gainEnds(byCount))
 	}
-	return rows, nil
+	return all, nil
 }
 
 // gain is the least part of the time that counts as gained.
@@ -118,21 +117,20 @@ const (
 )
 
 // bcast is figure 5 (a): hierarchical always better.
-func (o Options) bcast(ctx context.Context) (rows []bench.Row, err error) {
+func (o Options) bcast(ctx context.Context) (figures, error) {
+	all := figures{}
 	for _, order := range coll.Orders() {
 		of, err := o.calls(ctx, operation.Bcast, func(c *coll.Options) {
 			c.Sizes, c.Algorithms, c.Orders = []int{kib, 64 * kib, mib}, true, []string{order}
 		}, bySites+"|"+flatTree)
 		if err != nil {
-			return rows, err
+			return nil, err
 		}
-		worst, err := worstRatio(of, bySites, flatTree)
-		if err != nil {
-			return rows, err
+		if all[order], err = worstRatio(of, bySites, flatTree); err != nil {
+			return nil, err
 		}
-		rows = append(rows, between(claim("a broadcast by sites is not slower than a flat tree at any size, ranks "+order, "always better; figure only", worst, "times at most"), 0, 1.05))
 	}
-	return rows, nil
+	return all, nil
 }
 
 // worstRatio returns the greatest ratio of one algorithm's time to another's, of all sizes.
@@ -153,7 +151,7 @@ func worstRatio(of map[int]map[string]float64, algorithm, other string) (worst f
 const articleCrossing = 100_000
 
 // reduce is figure 5 (b): hierarchical better for short vectors, a flat pipeline for long ones.
-func (o Options) reduce(ctx context.Context) ([]bench.Row, error) {
+func (o Options) reduce(ctx context.Context) (figures, error) {
 	of, err := o.calls(ctx, operation.Reduce, func(c *coll.Options) {
 		c.Sizes, c.Algorithms, c.Orders = []int{8, kib, 16 * kib, 64 * kib, 128 * kib, 256 * kib, mib}, true, coll.Orders()[:1]
 	}, bySites+"|"+pipeline)
@@ -164,10 +162,7 @@ func (o Options) reduce(ctx context.Context) ([]bench.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []bench.Row{
-		between(claim("a reduction of 8 bytes by sites is faster than a flat pipeline", "better for short ones; figure only", of[8][bySites]/of[8][pipeline], "times"), 0, 1),
-		between(claim("a flat pipeline is faster from so many bytes on (0: never)", fmt.Sprint(articleCrossing), from, "bytes"), articleCrossing/4, 4*articleCrossing),
-	}, nil
+	return figures{"short": of[8][bySites] / of[8][pipeline], "crossing": from}, nil
 }
 
 // fasterFrom returns the smallest size from which on one algorithm is faster than another, at every larger

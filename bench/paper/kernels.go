@@ -90,7 +90,7 @@ func kernelSites(all map[string]map[int][]string) lab.Spec {
 }
 
 // kernels is figure 4 of the co-allocation article.
-func (o Options) kernels(ctx context.Context) (rows []bench.Row, err error) {
+func (o Options) kernels(ctx context.Context) (of figures, err error) {
 	all, err := jobs()
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (o Options) kernels(ctx context.Context) (rows []bench.Row, err error) {
 			}
 		}
 	}
-	return kernelRows(seconds), nil
+	return compareKernels(seconds), nil
 }
 
 // kernel returns the seconds of a kernel on hosts.
@@ -134,15 +134,8 @@ func (o Options) kernel(g *grid.Grid, nodes []string, name string) func(context.
 	}
 }
 
-// kernelRows compares times by spread with those by concentrate, which come first.
-func kernelRows(seconds map[string]map[int][]float64) []bench.Row {
+// compareKernels compares times by spread with those by concentrate, which come first.
+func compareKernels(seconds map[string]map[int][]float64) figures {
 	ratio := func(name string, n int) float64 { return seconds[name][n][1] / seconds[name][n][0] }
-	return []bench.Row{
-		between(claim(fmt.Sprintf("IS on %d ranks, within one site by either strategy: spread over concentrate", fewRanks),
-			"at most 1, on 32; figure only", ratio("is", fewRanks), "times"), 0, 1.1),
-		between(claim(fmt.Sprintf("IS on %d ranks, when spread leaves the site: spread over concentrate", manyRanks),
-			"slower, from 64 on; figure only", ratio("is", manyRanks), "times"), 1.1, 1000),
-		between(claim(fmt.Sprintf("EP on %d ranks, when spread leaves the site: spread over concentrate", manyRanks),
-			"about 1; figure only", ratio("ep", manyRanks), "times"), 0.8, 1.2),
-	}
+	return figures{"is, few": ratio("is", fewRanks), "is, many": ratio("is", manyRanks), "ep, many": ratio("ep", manyRanks)}
 }

@@ -3,9 +3,9 @@
 // is a claim that does not depend on them, a ratio or where two lines cross, with the article's
 // figure beside ours.
 //
-// An experiment is one table or figure. It uses the benchmark that measures the same at length
-// (packages apps, coll and replicas), or starts an example on nodes of a lab. The package keeps no
-// state.
+// The table (table.go) has all claims, with the bounds within which each holds. An experiment is one
+// table or figure. It uses the benchmark that measures the same at length (packages apps, coll and
+// replicas), or starts an example on nodes of a lab. The package keeps no state.
 package paper
 
 import (
@@ -19,7 +19,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/runner"
-	"github.com/isthmus-grid/isthmus/launch/mapping"
 )
 
 // Options say what to measure.
@@ -35,40 +34,9 @@ type Options struct {
 	Err    io.Writer // progress
 }
 
-// An experiment is a table or figure of an article.
-type experiment struct {
-	name    string // such as "qcg-table-1"
-	source  string
-	measure func(Options, context.Context) ([]bench.Row, error)
-}
-
-const (
-	qcg       = "QCG-OMPI"
-	p2pAlloc  = "P2P-MPI, co-allocation"
-	p2pRobust = "P2P-MPI, robust execution"
-	jace      = "JaceP2P-V2, mapping"
-)
-
-var experiments = []experiment{
-	{"qcg-table-1", qcg + ", table 1", Options.latencies},
-	{"qcg-table-2", qcg + ", table 2", Options.bandwidths},
-	{"qcg-figure-4", qcg + ", figure 4", Options.flits},
-	{"qcg-figure-5a", qcg + ", figure 5 (a)", Options.bcast},
-	{"qcg-figure-5b", qcg + ", figure 5 (b)", Options.reduce},
-	{"qcg-figure-7", qcg + ", figure 7", Options.ray2mesh},
-	{"qcg-figure-9", qcg + ", figure 9", Options.tsqr},
-	{"p2p-alloc-figure-4", p2pAlloc + ", figure 4", Options.kernels},
-	{"p2p-robust-figure-5", p2pRobust + ", figure 5", Options.replicas},
-	{"jace-table-2", jace + ", table 2", mapped(mapping.Testbeds[0], [3]float64{27, 33, 40}, "F-EC", "AIAC-QM", "SMa")},
-	{"jace-table-3", jace + ", table 3", mapped(mapping.Testbeds[1], [3]float64{34, 38, 46}, "F-EC", "AIAC-QM", "SMa")},
-	{"jace-table-4", jace + ", table 4", mapped(mapping.Testbeds[2], [3]float64{32, 45, 23}, "AIAC-QM", "SMa", "F-EC")},
-	{"jace-table-5", jace + ", table 5", mapped(mapping.Testbeds[3], [3]float64{37, 52, 30}, "AIAC-QM", "SMa", "F-EC")},
-	{"jace-table-6", jace + ", table 6", parameters(mapping.Testbeds[4])},
-}
-
 // Names returns the names of all experiments.
 func Names() (names []string) {
-	for _, e := range experiments {
+	for _, e := range table {
 		names = append(names, e.name)
 	}
 	return names
@@ -86,7 +54,7 @@ func (o Options) Check() error {
 }
 
 func (o Options) asked() (some []experiment) {
-	for _, e := range experiments {
+	for _, e := range table {
 		if o.Only == nil || o.Only.MatchString(e.name) {
 			some = append(some, e)
 		}
@@ -106,15 +74,16 @@ func Run(ctx context.Context, o Options) error {
 	var failed []error
 	for _, e := range o.asked() {
 		fmt.Fprintf(o.Err, "bench paper: %s\n", e.name)
-		rows, err := e.measure(o, ctx)
+		of, err := e.measure(o, ctx)
+		var rows []bench.Row
+		if err == nil {
+			rows, err = e.judge(of)
+		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("bench paper: %s: %w", e.name, err))
 			if ctx.Err() != nil {
 				break
 			}
-		}
-		for i := range rows {
-			rows[i].Bench, rows[i].Figure, rows[i].Params["source"] = "paper", e.name, e.source
 		}
 		all = append(all, rows...)
 		if o.JSON {
@@ -127,37 +96,24 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(failed...)
 }
 
-// claim returns a row that has no verdict yet: what an article says, its own figure, and ours.
-func claim(text, article string, value float64, unit string) bench.Row {
-	return bench.Row{Params: map[string]any{"claim": text, "article": article}, Value: value, Unit: unit}
-}
-
-// verdict returns the row with a verdict that is not one of bounds.
-func verdict(row bench.Row, agrees bool) bench.Row {
-	row.Met = &agrees
-	return row
-}
-
-// between returns the row with a verdict: whether its value is within bounds.
-func between(row bench.Row, least, most float64) bench.Row {
-	return row.Within((least+most)/2, (most-least)/2)
-}
-
-// writeTable writes rows for people.
+// writeTable writes rows for people: all claims, and then why some do not hold.
 func writeTable(w io.Writer, rows []bench.Row) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "EXPERIMENT\tCLAIM\tARTICLE\tHERE\tAGREES")
+	fmt.Fprintln(tw, "EXPERIMENT\tCLAIM\tARTICLE\tHERE\tHOLDS")
+	reasons := ""
 	for _, r := range rows {
-		agrees := ""
-		if r.Met != nil {
-			agrees = "no"
-			if *r.Met {
-				agrees = "yes"
-			}
+		holds := "yes"
+		if !*r.Met {
+			holds = "no"
+			reasons += fmt.Sprintf("\n%s: that %v does not hold: %v\n", r.Figure, r.Params["claim"], r.Params["why"])
 		}
-		fmt.Fprintf(tw, "%s\t%v\t%v\t%.4g %s\t%s\n", r.Figure, r.Params["claim"], r.Params["article"], r.Value, r.Unit, agrees)
+		fmt.Fprintf(tw, "%s\t%v\t%v\t%.4g %s\t%s\n", r.Figure, r.Params["claim"], r.Params["article"], r.Value, r.Unit, holds)
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, reasons)
+	return err
 }
 
 // find returns the value of the only row for which is holds.

@@ -26,25 +26,68 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	rows := []bench.Row{between(claim("a", "1.5", 2, "times"), 1, 3), between(claim("b", "7", 9, "us"), 1, 3), claim("c", "", 0, "")}
-	for i := range rows {
-		rows[i].Figure = "figure"
+// A claim holds within its bounds; if it does not, the row says why, and so does the table for people.
+func TestVerdicts(t *testing.T) {
+	e := experiment{name: "figure", claims: []claim{
+		{"a", "one", "1.5", "times", 1, 3, "known"}, {"b", "two", "7", "us", 1, inf, ""}, {"c", "three", "", "", 0, 2, "known"},
+	}}
+	rows, err := e.judge(figures{"a": 2, "b": .5, "c": 2.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		holds bool
+		why   any
+	}{{true, nil}, {false, "no reason is known; it holds from 1"}, {false, "known"}} {
+		if rows[i].Params["why"] != want.why || *rows[i].Met != want.holds {
+			t.Errorf("%+v", rows[i])
+		}
+	}
+	if _, err := e.judge(figures{"a": 2, "b": 5}); err == nil {
+		t.Error("a claim is judged that nothing was measured for")
 	}
 	var b bytes.Buffer
 	if err := writeTable(&b, rows); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(b.String(), "\n")
-	if !strings.HasSuffix(lines[1], "2 times  yes") || !strings.HasSuffix(lines[2], "9 us     no") || strings.HasSuffix(lines[3], "o") {
+	if !strings.HasSuffix(lines[1], "2 times  yes") || !strings.HasSuffix(lines[2], "0.5 us   no") || !strings.HasSuffix(b.String(), "\nfigure: that three does not hold: known\n") {
 		t.Errorf("wrote\n%s", b.String())
 	}
 }
 
-// met returns the verdicts of rows.
-func met(rows []bench.Row) (all []bool) {
-	for _, r := range rows {
-		all = append(all, r.Met != nil && *r.Met)
+// Names of experiments and, of each one, of figures are unique, and bounds allow something.
+func TestTable(t *testing.T) {
+	names := map[string]bool{}
+	for _, e := range table {
+		if names[e.name] || e.paper == "" || e.item == "" || e.measure == nil || len(e.claims) == 0 {
+			t.Errorf("%s: there twice, or something is missing", e.name)
+		}
+		names[e.name] = true
+		of := map[string]bool{}
+		for _, c := range e.claims {
+			if of[c.figure] || c.text == "" || c.theirs == "" || !(c.low < c.high) {
+				t.Errorf("%s: %+v", e.name, c)
+			}
+			of[c.figure] = true
+		}
+	}
+}
+
+// holds returns the verdicts of an experiment's claims.
+func holds(t *testing.T, name string, of figures) (all []bool) {
+	t.Helper()
+	for _, e := range table {
+		if e.name != name {
+			continue
+		}
+		rows, err := e.judge(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			all = append(all, *r.Met)
+		}
 	}
 	return all
 }
@@ -60,17 +103,17 @@ func TestConnections(t *testing.T) {
 		}
 	}
 	near, far := map[string]float64{"direct": 7850, "relayed": 8000}, map[string]float64{"direct": 8050, "traversing": 8060, "relayed": 18200}
-	if got := met(latencyRows(near, far)); !slices.Equal(got, []bool{true, true, true, true}) {
+	if got := holds(t, "qcg-table-1", compareLatencies(near, far)); !slices.Equal(got, []bool{true, true, true, true}) {
 		t.Errorf("as by geometry: %v", got)
 	}
 	near["relayed"], far["traversing"], far["relayed"] = 16000, 16000, 8100
-	if got := met(latencyRows(near, far)); !slices.Equal(got, []bool{true, false, false, false}) {
+	if got := holds(t, "qcg-table-1", compareLatencies(near, far)); !slices.Equal(got, []bool{true, false, false, false}) {
 		t.Errorf("otherwise: %v", got)
 	}
-	if got := met(bandwidthRows(map[string]float64{"direct": 16.5e6, "traversing": 16.4e6, "relayed": 16e6})); !slices.Equal(got, []bool{true, true, true}) {
+	if got := holds(t, "qcg-table-2", compareRates(map[string]float64{"direct": 16.5e6, "traversing": 16.4e6, "relayed": 16e6})); !slices.Equal(got, []bool{true, true, true}) {
 		t.Errorf("rates: %v", got)
 	}
-	if got := met(bandwidthRows(map[string]float64{"direct": 12e6, "traversing": 16e6, "relayed": 16e6})); slices.Contains(got, true) {
+	if got := holds(t, "qcg-table-2", compareRates(map[string]float64{"direct": 12e6, "traversing": 16e6, "relayed": 16e6})); slices.Contains(got, true) {
 		t.Errorf("other rates: %v", got)
 	}
 }
@@ -147,11 +190,46 @@ func TestKernelHosts(t *testing.T) {
 
 func TestKernelRows(t *testing.T) {
 	seconds := map[string]map[int][]float64{"is": {fewRanks: {1, 1}, manyRanks: {1, 2}}, "ep": {fewRanks: {1, 1}, manyRanks: {2, 2.1}}}
-	if got := met(kernelRows(seconds)); !slices.Equal(got, []bool{true, true, true}) {
+	if got := holds(t, "p2p-alloc-figure-4", compareKernels(seconds)); !slices.Equal(got, []bool{true, true, true}) {
 		t.Errorf("%v", got)
 	}
 	seconds["is"][manyRanks], seconds["ep"][manyRanks] = []float64{2, 1}, []float64{1, 2}
-	if got := met(kernelRows(seconds)); !slices.Equal(got, []bool{true, false, false}) {
+	if got := holds(t, "p2p-alloc-figure-4", compareKernels(seconds)); !slices.Equal(got, []bool{true, false, false}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// As in the article; and with a tree that never pays, after columns that do.
+func TestFactored(t *testing.T) {
+	rows := func(from, columns, gain, columnsGain float64) (all []bench.Row) {
+		for _, r := range []struct {
+			figure, method string
+			value          float64
+		}{
+			{"fastest_on_all_sites_from", "tsqr", from}, {"fastest_on_all_sites_from", "columns", columns},
+			{"speed_up_at_most_rows", "tsqr", gain}, {"speed_up_at_most_rows", "columns", columnsGain},
+		} {
+			all = append(all, bench.Row{Figure: r.figure, Params: map[string]any{"algorithm": r.method + ", sites: 4"}, Value: r.value})
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		rows []bench.Row
+		want []bool
+	}{
+		{rows(1<<19, 0, 3.9, 1.9), []bool{true, true, true, true}},
+		{rows(1<<19, 1<<21, 3.9, 1.9), []bool{true, true, true, true}},
+		{rows(0, 1<<20, 1.1, 1.9), []bool{false, false, false, false}},
+	} {
+		of, err := factored(tc.rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := holds(t, "qcg-figure-9", of); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: %v, want %v", of, got, tc.want)
+		}
+	}
+	if _, err := factored(nil); err == nil {
+		t.Error("what was not measured has figures")
 	}
 }

@@ -1,0 +1,144 @@
+package paper
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/launch/mapping"
+)
+
+// An experiment is a table or figure of an article: how it is measured here, and what it claims.
+type experiment struct {
+	name        string // such as "qcg-table-1"
+	paper, item string
+	measure     func(Options, context.Context) (figures, error)
+	claims      []claim
+}
+
+// figures are measured values, by the names that claims have for them.
+type figures map[string]float64
+
+// A claim is what an article says, as a figure and the bounds within which that has to be.
+type claim struct {
+	figure    string // its name among those that are measured
+	text      string
+	theirs    string // the article's own figure
+	unit      string
+	low, high float64
+	why       string // of a claim that is known not to hold: what is so instead, and why
+}
+
+var inf = math.Inf(1)
+
+// some is the least difference that counts as one.
+const some = 1e-9
+
+const (
+	qcg       = "QCG-OMPI"
+	p2pAlloc  = "P2P-MPI, co-allocation"
+	p2pRobust = "P2P-MPI, robust execution"
+	jace      = "JaceP2P-V2, mapping"
+)
+
+// geometry is how much longer the way by a proxy in Orsay is than the one between Bordeaux and Rennes.
+const geometry = float64(orsayBordeaux+orsayRennes) / float64(rennesBordeaux)
+
+// onceCrossed is why flits do not gain in a gather by two levels.
+const onceCrossed = "a message crosses between sites once, and what could go on meanwhile is a copy within a host, over shared memory: flits hide a few per cent. They gain where a message crosses one hop after another"
+
+// table has all that is measured.
+var table = append([]experiment{
+	{"qcg-table-1", qcg, "table 1", Options.latencies, []claim{
+		{"direct", "a direct connection takes as long as the network", "8.0 of 8.1 ms: 0.99", "times", 0.98, 1.1, ""},
+		{"traversing", "so does traversing", "8.0 of 8.0 ms: 1.00", "times", 0.9, 1.1, ""},
+		{"near proxy", "a proxy in the site of one end adds little", "8.4 of 7.8 ms: 1.08", "times", 1, 1.15, ""},
+		{"far proxy", "a proxy in a third site adds the way by it", fmt.Sprintf("28.7 of 8.0 ms: 3.6; its own round trips add up to %.2f", geometry), "times", 0.9 * geometry, 1.1 * geometry, ""},
+	}},
+	{"qcg-table-2", qcg, "table 2", Options.bandwidths, []claim{
+		{"direct", "a direct connection fills the path", "136 Mb/s of 136", "of it", 0.9, 1.01, ""},
+		{"traversing", "so does traversing", "138 of 136 Mb/s: 1.02", "times", 0.95, 1.05, ""},
+		{"relayed", "a proxy in the site of one end is no faster", "76.4 of 136 Mb/s: 0.56", "times", 0, 1.02, ""},
+	}},
+	{"qcg-figure-4", qcg, "figure 4", Options.flits, []claim{
+		{"gather, 8 over 1", "flits gain: with 8 in place of 1, a gather of 1 MiB by two levels takes", "less; figure only", "times", 0, 0.95, onceCrossed},
+		{"gather, best", "more flits gain nothing from so many on, a gather of 1 MiB by two levels", "8", "flits", 2, 8, onceCrossed},
+		{"bcast, 8 over 1", "flits gain: with 8 in place of 1, a broadcast of 1 MiB along a chain over sites in turn takes", "less; figure only", "times", 0, 0.95, ""},
+		{"bcast, best", "more flits gain nothing from so many on, a broadcast of 1 MiB along a chain over sites in turn", "8", "flits", 2, 8, ""},
+	}},
+	{"qcg-figure-5a", qcg, "figure 5 (a)", Options.bcast, []claim{
+		{"blocked", "a broadcast by sites is not slower than a flat tree at any size, ranks blocked", "always better; figure only", "times at most", 0, 1.05, ""},
+		{"round-robin", "a broadcast by sites is not slower than a flat tree at any size, ranks round-robin", "always better; figure only", "times at most", 0, 1.05, ""},
+	}},
+	{"qcg-figure-5b", qcg, "figure 5 (b)", Options.reduce, []claim{
+		{"short", "a reduction of 8 bytes by sites is faster than a flat pipeline", "better for short ones; figure only", "times", 0, 1, ""},
+		{"crossing", "a flat pipeline is faster from so many bytes on (0: never)", fmt.Sprint(articleCrossing), "bytes", articleCrossing / 4, 4 * articleCrossing, ""},
+	}},
+	{"qcg-figure-7", qcg, "figure 7", Options.ray2mesh, []claim{
+		{"from", "bosses pay from so many processes on (0: never)", "30", "processes", 13, mostProcesses, ""},
+		{"gain", fmt.Sprintf("with as many workers they gain, on %d processes", mostProcesses), "35 % on 180", "%", 1, 100, ""},
+	}},
+	{"qcg-figure-9", qcg, "figure 9", Options.tsqr, []claim{
+		{"from", "TSQR is fastest on 4 sites from so many rows on (0: never)", "500000", "rows", shortest, 1 << 20, ""},
+		{"columns from", "column by column that takes so many times as many rows, or more", "20", "times", 1 + some, inf, ""},
+		{"gain", fmt.Sprintf("TSQR of %d rows is as many times as fast on 4 sites", tallest), "about 4", "times", 3, 4.4, ""},
+		{"columns gain", "of that, column by column has", "hardly a half, at 33554432 rows", "of it", 0, 1 - some, ""},
+	}},
+	{"p2p-alloc-figure-4", p2pAlloc, "figure 4", Options.kernels, []claim{
+		{"is, few", fmt.Sprintf("IS on %d ranks, within one site by either strategy: spread over concentrate", fewRanks), "at most 1, on 32; figure only", "times", 0, 1.1, ""},
+		{"is, many", fmt.Sprintf("IS on %d ranks, when spread leaves the site: spread over concentrate", manyRanks), "slower, from 64 on; figure only", "times", 1.1, inf, ""},
+		{"ep, many", fmt.Sprintf("EP on %d ranks, when spread leaves the site: spread over concentrate", manyRanks), "about 1; figure only", "times", 0.8, 1.2, ""},
+	}},
+	{"p2p-robust-figure-5", p2pRobust, "figure 5", Options.replicas, []claim{
+		{"linear", "the time of IS is linear in the number of replicas, when one sends to all", "linear; figure only", "R squared", 0.98, 1, ""},
+		{"slope", "and grows with it", "grows; figure only", "s per replica", some, inf, ""},
+	}},
+},
+	mapped(2, mapping.Testbeds[0], [3]float64{27, 33, 40}, "F-EC", "AIAC-QM", "SMa"),
+	mapped(3, mapping.Testbeds[1], [3]float64{34, 38, 46}, "F-EC", "AIAC-QM", "SMa"),
+	mapped(4, mapping.Testbeds[2], [3]float64{32, 45, 23}, "AIAC-QM", "SMa", "F-EC"),
+	mapped(5, mapping.Testbeds[3], [3]float64{37, 52, 30}, "AIAC-QM", "SMa", "F-EC"),
+	parameters(mapping.Testbeds[4]),
+)
+
+// judge returns the rows of an experiment's claims.
+func (e experiment) judge(of figures) (rows []bench.Row, err error) {
+	for _, c := range e.claims {
+		v, ok := of[c.figure]
+		if !ok {
+			return nil, fmt.Errorf("%q was not measured", c.figure)
+		}
+		rows = append(rows, e.row(c, v))
+	}
+	return rows, nil
+}
+
+// row returns the row of a claim with its verdict and, if it does not hold, the reason.
+func (e experiment) row(c claim, v float64) bench.Row {
+	row := bench.Row{Bench: "paper", Figure: e.name, Value: v, Unit: c.unit, Params: map[string]any{
+		"source": e.paper + ", " + e.item, "claim": c.text, "article": c.theirs,
+	}}
+	if c.high == inf {
+		row = row.AtLeast(c.low)
+	} else {
+		row = row.Within((c.low+c.high)/2, (c.high-c.low)/2)
+	}
+	if !*row.Met {
+		row.Params["why"] = cmp.Or(c.why, "no reason is known; it holds "+c.bounds())
+	}
+	return row
+}
+
+// bounds returns within which bounds a claim holds.
+func (c claim) bounds() string {
+	number := func(v float64) string { return fmt.Sprintf("%.4g", v) }
+	switch {
+	case c.high == inf:
+		return "from " + number(c.low)
+	case c.low == 0:
+		return "up to " + number(c.high)
+	}
+	return number(c.low) + " to " + number(c.high)
+}
