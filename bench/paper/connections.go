@@ -36,16 +36,17 @@ var places = map[string]map[string]time.Duration{
 
 // A firewall makes the pairs of its sites use one technique.
 type firewall struct {
-	technique, suffix, preset string
+	name, suffix, preset string
+	technique            overlay.Technique
 }
 
 // closed is the suffix of sites that the proxy alone can connect.
 const closed = "-closed"
 
 var firewalls = []firewall{
-	{"direct", "", "open"},
-	{"traversing", "-filter", "syn-drop"},
-	{"relayed", closed, "stateful"},
+	{"direct", "", "open", overlay.Direct},
+	{"traversing", "-filter", "syn-drop", overlay.Traversing},
+	{"relayed", closed, "stateful", overlay.Relay},
 }
 
 // connectionSites returns sites of the cities with each firewall. Rate limits each site's link.
@@ -98,9 +99,9 @@ func (o Options) pingpong(ctx context.Context, g *grid.Grid, a, b string, bytes,
 			nodes := []string{a + f.suffix + "/n1", b + f.suffix + "/n1"}
 			rows, err := apps.Example[bench.Row](ctx, apps.Bed{Self: o.Self}, g, nodes, "pingpong", "--max", fmt.Sprint(bytes), "--reps", fmt.Sprint(reps))
 			if err != nil {
-				return 0, fmt.Errorf("%s from %s to %s: %w", f.technique, a, b, err)
+				return 0, fmt.Errorf("%s from %s to %s: %w", f.name, a, b, err)
 			}
-			return find(rows, figure, func(r bench.Row) bool { return r.Figure == figure && r.Params["bytes"] == float64(bytes) })
+			return f.find(rows, figure, bytes)
 		})
 	}
 	values, err := bench.Interleave(ctx, o.Repeat, turns...)
@@ -109,9 +110,25 @@ func (o Options) pingpong(ctx context.Context, g *grid.Grid, a, b string, bytes,
 	}
 	of := map[string]float64{}
 	for i, f := range firewalls {
-		of[f.technique] = bench.Median(values[i])
+		of[f.name] = bench.Median(values[i])
 	}
 	return of, nil
+}
+
+// find returns a figure of the ping-pong, which must have been by the firewall's technique from beginning to end.
+func (f firewall) find(rows []bench.Row, figure string, bytes int) (float64, error) {
+	technique := any(nil)
+	v, err := find(rows, figure, func(r bench.Row) bool {
+		if r.Figure != figure || r.Params["bytes"] != float64(bytes) {
+			return false
+		}
+		technique = r.Params["technique"]
+		return true
+	})
+	if err == nil && technique != f.technique.String() {
+		return 0, fmt.Errorf("between sites with preset %s messages of %d bytes went by %v, and %s was to be measured", f.preset, bytes, technique, f.technique)
+	}
+	return v, err
 }
 
 const latencyTrips = 100 // of each latency

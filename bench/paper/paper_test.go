@@ -118,6 +118,20 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// A time by another technique is an error, and no figure of the one that was to be measured.
+func TestTechniques(t *testing.T) {
+	for by, want := range map[string]bool{"traversing": true, "relay": false, "relay+traversing": false, "": false} {
+		rows := []bench.Row{
+			{Figure: "rate", Params: map[string]any{"bytes": 1.0, "technique": "direct"}, Value: 3},
+			{Figure: "rate", Params: map[string]any{"bytes": 4.0, "technique": by}, Value: 5},
+		}
+		v, err := firewalls[1].find(rows, "rate", 4)
+		if (err == nil) != want || want && v != 5 {
+			t.Errorf("by %q: %g, %v", by, v, err)
+		}
+	}
+}
+
 func TestGainEnds(t *testing.T) {
 	for _, tc := range []struct {
 		of   map[int]float64

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/tally"
@@ -22,6 +23,7 @@ type plan struct {
 type figure struct {
 	bytes       int
 	median, min time.Duration // of a round trip
+	technique   string        // of the link; several, joined by "+", if it changed meanwhile
 }
 
 // bytesPerSecond counts one way: a message takes half a round trip.
@@ -81,6 +83,7 @@ func drive(ctx context.Context, comm *mpilib.Comm, p plan) (outcome, error) {
 	for _, size := range p.sizes {
 		ping, pong := make([]byte, size), make([]byte, size)
 		times := make([]time.Duration, p.reps)
+		begun := ""
 		for i := -1; i < p.reps; i++ { // the first is to warm up
 			for j := range ping {
 				ping[j] = byte(i + j + j>>8)
@@ -92,18 +95,39 @@ func drive(ctx context.Context, comm *mpilib.Comm, p plan) (outcome, error) {
 			if !bytes.Equal(ping, pong) {
 				return out, fmt.Errorf("%d bytes came back from rank %d changed", size, p.to)
 			}
-			if i >= 0 {
-				times[i] = t
+			if i < 0 {
+				begun = technique(comm, p.to)
+				continue
 			}
+			times[i] = t
+		}
+		used := technique(comm, p.to)
+		if used != begun {
+			used = begun + "+" + used
+		}
+		said, err := comm.World().Decide(ctx, func() []byte { return []byte(used) }) // replicas have links of their own
+		if err != nil {
+			return out, err
 		}
 		slices.Sort(times)
 		some, err := tally.Decided(ctx, comm, []time.Duration{times[len(times)/2], times[0]})
 		if err != nil {
 			return out, err
 		}
-		out.figures = append(out.figures, figure{bytes: size, median: some[0], min: some[1]})
+		out.figures = append(out.figures, figure{bytes: size, median: some[0], min: some[1], technique: string(said)})
 	}
 	return out, nil
+}
+
+// technique returns that of the link with a peer, as it is now.
+func technique(comm *mpilib.Comm, peer int) string {
+	var all []string
+	for _, l := range comm.World().Links() {
+		if l.Peer == peer && !slices.Contains(all, l.Technique) { // of several replicas, several
+			all = append(all, l.Technique)
+		}
+	}
+	return strings.Join(all, "+")
 }
 
 func roundTrip(ctx context.Context, comm *mpilib.Comm, peer int, ping, pong []byte) (time.Duration, error) {

@@ -32,7 +32,7 @@ func TestMeasure(t *testing.T) {
 			return fmt.Errorf("outcome %+v", out)
 		}
 		for i, f := range out.figures {
-			if f.bytes != p.sizes[i] || f.min <= 0 || f.median < f.min {
+			if f.bytes != p.sizes[i] || f.min <= 0 || f.median < f.min || f.technique != "local" {
 				return fmt.Errorf("figure %+v", f)
 			}
 		}
@@ -124,7 +124,7 @@ func TestParse(t *testing.T) {
 
 func TestReports(t *testing.T) {
 	p := plan{from: 0, to: 3, reps: 20}
-	out := outcome{first: 40 * time.Millisecond, figures: []figure{{bytes: 1_000_000, median: 20 * time.Millisecond, min: 18 * time.Millisecond}}}
+	out := outcome{first: 40 * time.Millisecond, figures: []figure{{bytes: 1_000_000, median: 20 * time.Millisecond, min: 18 * time.Millisecond, technique: "relay"}}}
 	var table, objects bytes.Buffer
 	if err := writeTable(&table, p, out); err != nil {
 		t.Fatal(err)
@@ -146,6 +146,9 @@ func TestReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		figures = append(figures, fmt.Sprintf("%s %s %v %s", l.Bench, l.Figure, l.Value, l.Unit))
+		if by := l.Params["technique"]; by != "relay" && (by != nil || l.Figure != "first_round_trip") {
+			t.Errorf("%s is by %v", l.Figure, by)
+		}
 	}
 	wantFigures := []string{
 		"pingpong first_round_trip 40000 us", "pingpong round_trip_median 20000 us",

@@ -26,7 +26,7 @@ func micros(d time.Duration) string { return fmt.Sprintf("%.1f us", float64(d)/1
 type line struct {
 	Bench   string         `json:"bench"`
 	Figure  string         `json:"figure"`
-	Params  map[string]int `json:"params"`
+	Params  map[string]any `json:"params"`
 	Value   float64        `json:"value"`
 	Unit    string         `json:"unit"`
 	Against *string        `json:"against"`
@@ -37,21 +37,24 @@ type line struct {
 
 func writeJSON(w io.Writer, p plan, out outcome) error {
 	enc := json.NewEncoder(w)
-	put := func(figure string, bytes int, value float64, unit string) error {
-		params := map[string]int{"from": p.from, "to": p.to, "bytes": bytes, "reps": p.reps}
-		return enc.Encode(line{Bench: "pingpong", Figure: figure, Params: params, Value: value, Unit: unit})
+	put := func(name string, f figure, value float64, unit string) error {
+		params := map[string]any{"from": p.from, "to": p.to, "bytes": f.bytes, "reps": p.reps}
+		if f.technique != "" {
+			params["technique"] = f.technique
+		}
+		return enc.Encode(line{Bench: "pingpong", Figure: name, Params: params, Value: value, Unit: unit})
 	}
-	if err := put("first_round_trip", 0, float64(out.first)/1e3, "us"); err != nil {
+	if err := put("first_round_trip", figure{}, float64(out.first)/1e3, "us"); err != nil {
 		return err
 	}
 	for _, f := range out.figures {
-		if err := put("round_trip_median", f.bytes, float64(f.median)/1e3, "us"); err != nil {
+		if err := put("round_trip_median", f, float64(f.median)/1e3, "us"); err != nil {
 			return err
 		}
-		if err := put("round_trip_min", f.bytes, float64(f.min)/1e3, "us"); err != nil {
+		if err := put("round_trip_min", f, float64(f.min)/1e3, "us"); err != nil {
 			return err
 		}
-		if err := put("rate", f.bytes, f.bytesPerSecond(), "bytes/s"); err != nil {
+		if err := put("rate", f, f.bytesPerSecond(), "bytes/s"); err != nil {
 			return err
 		}
 	}
