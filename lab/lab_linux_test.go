@@ -152,3 +152,24 @@ func TestRunAt(t *testing.T) {
 		}
 	}
 }
+
+// Every host has the spec's window, and without one the largest.
+func TestWindow(t *testing.T) {
+	for window, want := range map[int64]string{0: "4096 131072 33554432", 64 << 10: "4096 65536 65536"} {
+		t.Run(fmt.Sprint(window), func(t *testing.T) {
+			l := up(t, Spec{Window: window, Sites: []Site{{Name: "a", Preset: "open", Nodes: Nodes(1)}, {Name: "p", Preset: Public, Nodes: []string{"x"}}}})
+			for _, h := range l.Hosts() {
+				err := h.Do(func() error {
+					text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_rmem")
+					if got := strings.Join(strings.Fields(string(text)), " "); got != want {
+						t.Errorf("%s: %s, want %s", h.Name(), got, want)
+					}
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

@@ -26,7 +26,16 @@ type Spec struct {
 	// IPv6 gives IPv6 to all sites whose gateway does not translate addresses, filtered by the same
 	// rules as their IPv4. Presets that include IPv6 do not need it.
 	IPv6 bool
+	// Window is the most bytes of a TCP connection's buffer, in each direction, on every host; 0 is so much that no path
+	// is limited by it. The kernel counts more than the data in it.
+	Window int64
 }
+
+// minWindow and maxWindow are the bounds of a Window; the latter is what there is without.
+const (
+	minWindow = 16 << 10
+	maxWindow = 32 << 20
+)
 
 // A WAN is the shape of the paths between endpoints. An endpoint is a site's
 // gateway, named like the site, or a public host, named "site/host".
@@ -293,6 +302,9 @@ func (e *SpecError) Unwrap() error { return e.Err }
 func (s Spec) Check() error {
 	if len(s.Sites) == 0 {
 		return specErr("sites", "no site; give at least one with a name and a preset")
+	}
+	if s.Window != 0 && (s.Window < minWindow || s.Window > maxWindow) {
+		return specErr("window", "%d bytes; want %d to %d", s.Window, minWindow, maxWindow)
 	}
 	seen := make(map[string]bool)
 	gateways, public := 0, 0

@@ -11,6 +11,7 @@ import (
 )
 
 const goodSpec = `# two sites and the outside
+window: 128KiB
 wan:
   rtt: 10ms
   jitter: 100us
@@ -39,6 +40,9 @@ func TestParse(t *testing.T) {
 	s, err := Parse("good.yaml", []byte(goodSpec))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.Window != 128<<10 {
+		t.Errorf("window %d", s.Window)
 	}
 	if got := s.Sites[0]; got.Uplink != 500e6 || got.Burst != 16<<10 || got.cores(0) != .5 || got.cores(1) != .5 || s.Sites[1].cores(0) != 0 || !slices.Equal(got.Nodes, []string{"n1", "n2"}) || got.gateway() != "gw" {
 		t.Errorf("alpha: %+v", got)
@@ -79,13 +83,14 @@ func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "x.yaml: the file is empty; it needs the key sites"},
 		{"not YAML", "sites: [", "x.yaml: yaml: "},
-		{"a list", "- a", "x.yaml:1: want keys and values here (one of ipv6, sites, wan)"},
+		{"a list", "- a", "x.yaml:1: want keys and values here (one of ipv6, sites, wan, window)"},
 		{"no sites", "wan: {rtt: 1ms}", "x.yaml: sites: no site; give at least one"},
 		{"unknown key", "sites:\n- name: a\n  presset: open\n", "x.yaml:3: sites[0].presset: unknown key; known here are burst, cpu, gateway, name, nodes, only-ipv6, preset, second, udp-life, uplink"},
 		{"cpu", "sites:\n- name: a\n  preset: open\n  cpu: [1, many]\n", `x.yaml:4: sites[0].cpu[1]: "many" is no number of cores`},
 		{"cpu of more nodes", "sites:\n- name: a\n  preset: open\n  cpu: [1, 2]\n", "x.yaml:4: sites[0].cpu: 2 limits for 1 nodes"},
 		{"no cpu", "sites:\n- name: a\n  preset: open\n  cpu: 0\n", "x.yaml:4: sites[0].cpu: 0 cores; want 0.001 to 1024"},
 		{"unknown top key", one + "site: 1", "x.yaml:2: site: unknown key; known here are ipv6, sites, wan"},
+		{"window", one + "window: 1KiB", "x.yaml:2: window: 1024 bytes; want 16384 to 33554432"},
 		{"key twice", one + "sites: []", "x.yaml:2: sites: the key is there twice"},
 		{"unknown preset", "sites:\n- name: a\n  preset: statefull\n", `x.yaml:3: sites[0].preset: unknown preset "statefull"; known are open, port-range, `},
 		{"public is no route", "sites:\n- {name: a, preset: no-route/public}\n", `x.yaml:2: sites[0].preset: unknown preset "no-route/public"`},

@@ -65,9 +65,10 @@ func (r *specReader) parse(text []byte) (Spec, error) {
 	}
 	var spec Spec
 	err := r.mapping("", doc.Content[0], map[string]field{
-		"ipv6":  scalar(r, &spec.IPv6, parseBool),
-		"wan":   func(key string, n *yaml.Node) error { return r.wan(key, n, &spec.WAN) },
-		"sites": func(key string, n *yaml.Node) error { return r.sites(key, n, &spec.Sites) },
+		"ipv6":   scalar(r, &spec.IPv6, parseBool),
+		"window": scalar(r, &spec.Window, parseBytes),
+		"wan":    func(key string, n *yaml.Node) error { return r.wan(key, n, &spec.WAN) },
+		"sites":  func(key string, n *yaml.Node) error { return r.sites(key, n, &spec.Sites) },
 	})
 	return spec, err
 }

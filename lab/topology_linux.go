@@ -24,10 +24,8 @@ const (
 	wanIface  = "wan0"
 )
 
-// hostSysctls applies to every host; keys are below /proc/sys/net.
+// hostSysctls applies to every host, and the spec's window; keys are below /proc/sys/net.
 var hostSysctls = map[string]string{
-	"ipv4/tcp_rmem":                   "4096 131072 33554432", // long fat paths must not be limited by the default 4-6 MB
-	"ipv4/tcp_wmem":                   "4096 65536 33554432",
 	"ipv4/tcp_no_metrics_save":        "1", // no connection learns from the one before
 	"ipv4/icmp_ratelimit":             "0", // every error is sent, not one per second
 	"ipv4/conf/all/rp_filter":         "0",
@@ -35,6 +33,23 @@ var hostSysctls = map[string]string{
 	"ipv6/conf/default/accept_dad":    "0",
 	"ipv6/conf/default/addr_gen_mode": "1", // no link-local addresses without other addresses, hence no traffic of theirs
 	"ipv6/icmp/ratelimit":             "0",
+}
+
+// windowSysctls limits the buffers of TCP connections. Without a limit long fat paths must not feel the default of 4 to 6 MB.
+func windowSysctls(window int64) map[string]string {
+	most := int64(maxWindow)
+	if window > 0 {
+		most = window
+	}
+	return map[string]string{
+		"ipv4/tcp_rmem": fmt.Sprintf("4096 %d %d", min(128<<10, most), most),
+		"ipv4/tcp_wmem": fmt.Sprintf("4096 %d %d", min(64<<10, most), most),
+	}
+}
+
+// configure sets up the calling thread's network namespace as that of any host.
+func (l *Lab) configure() error {
+	return errors.Join(setSysctls(hostSysctls), setSysctls(windowSysctls(l.spec.Window)))
 }
 
 // forwarding makes a host a router.
@@ -66,7 +81,7 @@ func (l *Lab) makeHosts(ctx context.Context) (err error) {
 		return err
 	}
 	err = l.internet.Do(func() error {
-		if err := setSysctls(hostSysctls); err != nil {
+		if err := l.configure(); err != nil {
 			return err
 		}
 		return setSysctls(forwarding)
@@ -88,7 +103,7 @@ func (l *Lab) makeHosts(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if err := h.Do(func() error { return setSysctls(hostSysctls) }); err != nil {
+		if err := h.Do(l.configure); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -166,12 +167,31 @@ const (
 	messageTrips = 3
 )
 
-// bandwidths is table 2.
+// Where connections are limited by their window and not by the path: the buffers of the article's time, and a message of many.
+const (
+	window        = 128 << 10
+	windowMessage = 1 << 20
+)
+
+// bandwidths is table 2: on paths with its rate, and on paths without one, with its window.
 func (o Options) bandwidths(ctx context.Context) (of figures, err error) {
-	spec := connectionSites(wideRate, "orsay", "bordeaux")
-	err = o.onConnections(ctx, spec, func(g *grid.Grid) error {
+	err = o.onConnections(ctx, connectionSites(wideRate, "orsay", "bordeaux"), func(g *grid.Grid) error {
 		rate, err := o.pingpong(ctx, g, "orsay", "bordeaux", wideMessage, messageTrips, "rate")
 		of = compareRates(rate)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	spec := connectionSites(0, "orsay", "bordeaux", "rennes")
+	spec.Window = window
+	err = o.onConnections(ctx, spec, func(g *grid.Grid) error {
+		near, err := o.pingpong(ctx, g, "orsay", "bordeaux", windowMessage, messageTrips, "rate")
+		if err != nil {
+			return err
+		}
+		far, err := o.pingpong(ctx, g, "bordeaux", "rennes", windowMessage, messageTrips, "rate")
+		maps.Copy(of, compareWindows(near, far))
 		return err
 	})
 	return of, err
@@ -179,4 +199,12 @@ func (o Options) bandwidths(ctx context.Context) (of figures, err error) {
 
 func compareRates(rate map[string]float64) figures {
 	return figures{"direct": 8 * rate["direct"] / wideRate, "traversing": rate["traversing"] / rate["direct"], "relayed": rate["relayed"] / rate["direct"]}
+}
+
+// compareWindows compares rates in bytes a second: between the proxy's site and another, and between two others.
+func compareWindows(near, far map[string]float64) figures {
+	return figures{
+		"window": near["direct"] * orsayBordeaux.Seconds() / window, "window, traversing": near["traversing"] / near["direct"],
+		"window, near proxy": near["relayed"] / near["direct"], "window, far proxy": far["direct"] / far["relayed"],
+	}
 }

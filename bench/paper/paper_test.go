@@ -2,6 +2,7 @@ package paper
 
 import (
 	"bytes"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,11 +111,21 @@ func TestConnections(t *testing.T) {
 	if got := holds(t, "qcg-table-1", compareLatencies(near, far)); !slices.Equal(got, []bool{true, false, false, false}) {
 		t.Errorf("otherwise: %v", got)
 	}
-	if got := holds(t, "qcg-table-2", compareRates(map[string]float64{"direct": 16.5e6, "traversing": 16.4e6, "relayed": 16e6})); !slices.Equal(got, []bool{true, true, true}) {
-		t.Errorf("rates: %v", got)
+	rates := func(direct, traversing, relayed float64) map[string]float64 {
+		return map[string]float64{"direct": direct, "traversing": traversing, "relayed": relayed}
 	}
-	if got := holds(t, "qcg-table-2", compareRates(map[string]float64{"direct": 12e6, "traversing": 16e6, "relayed": 16e6})); slices.Contains(got, true) {
-		t.Errorf("other rates: %v", got)
+	for _, tc := range []struct {
+		wide, near, far map[string]float64
+		want            []bool
+	}{
+		{rates(16.5e6, 16.4e6, 16e6), rates(16e6, 16e6, 15.9e6), rates(16e6, 16e6, 7.1e6), []bool{true, true, true, true, true, true, true}},
+		{rates(12e6, 16e6, 16e6), rates(5e6, 6e6, 6e6), rates(16e6, 16e6, 12e6), []bool{false, false, false, false, false, false, false}},
+	} {
+		of := compareRates(tc.wide)
+		maps.Copy(of, compareWindows(tc.near, tc.far))
+		if got := holds(t, "qcg-table-2", of); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: %v", of, got)
+		}
 	}
 }
 
