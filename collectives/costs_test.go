@@ -148,7 +148,8 @@ func TestMessagesBetweenSites(t *testing.T) {
 		return cost{s.width * pairs(s), s.c * m}
 	}
 	promised := map[string]func(s spread) cost{
-		"barrier/two-level": func(s spread) cost { return each(pairs(s), 0) },
+		"barrier/two-level":      func(s spread) cost { return each(pairs(s), 0) },
+		"barrier/two-level-star": func(s spread) cost { return each(2*(s.c-1), 0) },
 
 		"bcast/two-level":   func(s spread) cost { return each(s.c-1, perRank) },
 		"bcast/two-level:4": func(s spread) cost { return cost{4 * (s.c - 1), (s.c - 1) * perRank} },
@@ -165,9 +166,10 @@ func TestMessagesBetweenSites(t *testing.T) {
 			return cost{2*b.messages + s.width*(s.c-1), (2*b.bytes + (s.c-1)*m) / 3}
 		},
 
-		"allreduce/two-level": func(s spread) cost { return each(pairs(s), m) },
-		"allreduce/full-lane": func(s spread) cost { return cost{s.width * pairs(s), pairs(s) * m} },
-		"allreduce/two-step":  func(s spread) cost { return cost{s.width * 2 * pairs(s), 2 * (s.c - 1) * m} },
+		"allreduce/two-level":      func(s spread) cost { return each(pairs(s), m) },
+		"allreduce/two-level-star": func(s spread) cost { return each(2*(s.c-1), m) },
+		"allreduce/full-lane":      func(s spread) cost { return cost{s.width * pairs(s), pairs(s) * m} },
+		"allreduce/two-step":       func(s spread) cost { return cost{s.width * 2 * pairs(s), 2 * (s.c - 1) * m} },
 
 		"allreduce/mixed": func(s spread) cost {
 			return cost{s.width * 3 * pairs(s), (2*(s.c-1) + pairs(s)) * m / 2}

@@ -71,6 +71,7 @@ var table = []Algorithm{
 	{Collective: operation.Barrier, Name: sharedBuffer, Summary: "one step over memory that all share", Needs: SharedMemory, fits: fitsOneStep, post: posting.barrier},
 	{Collective: operation.Barrier, Name: "dissemination", Summary: "log2(p) rounds, every rank alike", plan: barrierDissemination},
 	{Collective: operation.Barrier, Name: "two-level", Summary: "one message between each two places", Places: true, plan: barrierTwoLevel},
+	{Collective: operation.Barrier, Name: "two-level-star", Summary: "fewest messages between places, by way of one of them", Places: true, plan: barrierTwoLevelStar},
 
 	{Collective: operation.Bcast, Name: sharedBuffer, Summary: "a step over memory that all share for each piece", Needs: SharedMemory, MaxBytes: 512 << 10, fits: fitsVector, post: posting.bcast},
 	{Collective: operation.Bcast, Name: "scatter-allgather", Summary: "no bytes more than twice, long vectors", MinBytes: 128 << 10, MinRanks: 6, plan: bcastScatterAllgather},
@@ -96,6 +97,7 @@ var table = []Algorithm{
 	{Collective: operation.Allreduce, Name: "rabenseifner", Summary: "least bytes in few rounds, long vectors, in rank order", MinBytes: 32 << 10, MinRanks: 4, plan: allreduceRabenseifner},
 	{Collective: operation.Allreduce, Name: "recursive-doubling", Summary: "fewest rounds, in rank order", plan: allreduceRecursiveDoubling},
 	{Collective: operation.Allreduce, Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoLevel},
+	{Collective: operation.Allreduce, Name: "two-level-star", Summary: "fewest messages between places, by way of one of them", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoLevelStar},
 	{Collective: operation.Allreduce, Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceFullLane},
 	{Collective: operation.Allreduce, Name: "two-step", Summary: "least bytes on every link, long vectors", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoStep},
 	{Collective: operation.Allreduce, Name: "mixed", Summary: "two steps, and at once what is sent last", Needs: CommutativeOrOrdered, Places: true, Flits: 2, plan: allreduceMixed},

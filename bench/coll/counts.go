@@ -119,6 +119,7 @@ func arguments(f figure, rank, n, root int) *collectives.Args {
 //	reduce_scatter_block    C(C-1)         C(C-1) n m
 //	scan, exscan            C(C-1)/2       C(C-1)/2 m, for ranks in the order of their sites
 //
+// By way of one site (two-level-star) a barrier has 2(C-1) messages, and so has an allreduce, of m bytes each.
 // The pairwise alltoall sends a message for each pair of ranks: P^2 - C n^2.
 func (s *scenario) tabled(f figure, algorithm string) (crossing, bool) {
 	c, n, m := s.sites, s.ranks, f.size
@@ -126,6 +127,9 @@ func (s *scenario) tabled(f figure, algorithm string) (crossing, bool) {
 	apart := p*p - c*n*n // pairs of ranks at different sites
 	if algorithm == "pairwise" && f.collective == operation.Alltoall {
 		return crossing{apart, apart * m}, true
+	}
+	if algorithm == "two-level-star" {
+		return crossing{2 * (c - 1), 2 * (c - 1) * m}, true
 	}
 	if algorithm != "two-level" {
 		return crossing{}, false

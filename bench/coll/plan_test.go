@@ -109,7 +109,7 @@ func TestVariants(t *testing.T) {
 		told = append(told, strings.Join(v.environment(), " "))
 	}
 	want := []string{
-		"", "ISTHMUS_COLL=barrier=shared-buffer,gather=shared-buffer", "ISTHMUS_COLL=barrier=dissemination,gather=binomial", "ISTHMUS_COLL=barrier=two-level,gather=linear", "ISTHMUS_COLL=gather=two-level",
+		"", "ISTHMUS_COLL=barrier=shared-buffer,gather=shared-buffer", "ISTHMUS_COLL=barrier=dissemination,gather=binomial", "ISTHMUS_COLL=barrier=two-level,gather=linear", "ISTHMUS_COLL=barrier=two-level-star,gather=two-level",
 		"ISTHMUS_COLL=gather=two-level:1", "ISTHMUS_COLL=gather=two-level:8",
 	}
 	for _, w := range want {
