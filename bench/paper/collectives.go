@@ -30,11 +30,61 @@ func (o Options) calls(ctx context.Context, c operation.Operation, change func(*
 		Only: regexp.MustCompile(":(" + algorithms + ")(:|$)"),
 	}
 	change(&opts)
+	rows, err := o.measure(ctx, opts)
+	return times(rows), err
+}
+
+// measure returns the rows of package coll.
+func (o Options) measure(ctx context.Context, opts coll.Options) ([]bench.Row, error) {
 	report := bench.Report{W: io.Discard, JSON: true}
-	if err := coll.Measure(ctx, opts, &report); err != nil {
+	err := coll.Measure(ctx, opts, &report)
+	return report.Rows, err
+}
+
+// The sites of counts, and collectives of which the article says how many messages there are between sites.
+const (
+	countSites = 4
+	countRanks = 4
+)
+
+var countedCollectives = []operation.Operation{
+	operation.Barrier, operation.Bcast, operation.Reduce, operation.Allreduce, operation.Gather, operation.Scatter, operation.Allgather, operation.Alltoall,
+}
+
+// messages is how many messages cross between sites, as ranks alternate between them, and what the emulator of the wide
+// area sees of it.
+func (o Options) messages(ctx context.Context) (figures, error) {
+	rows, err := o.measure(ctx, coll.Options{
+		Self: o.Self, Sites: []int{countSites}, Ranks: countRanks, Nodes: 1, RTT: []time.Duration{collRTT}, Rate: []int64{0},
+		Collectives: countedCollectives, Sizes: []int{64 * kib}, Orders: coll.Orders()[1:], Algorithms: true, Counts: true, Packets: true,
+		Only: regexp.MustCompile(":two-level(-star)?$|/bcast/.*:binomial$|/barrier/.*/isthmus$"), Repeat: 1, Longest: time.Second, Err: o.Err,
+	})
+	if err != nil {
 		return nil, err
 	}
-	return times(report.Rows), nil
+	return crossed(rows), nil
+}
+
+// crossed returns the numbers of messages, "bcast by two-level", and of all bytes that the emulator saw for each byte of
+// a message the least and the most.
+func crossed(rows []bench.Row) figures {
+	of := figures{}
+	for _, r := range rows {
+		algorithm := r.Params["algorithm"]
+		if algorithm == nil {
+			algorithm = "choice"
+		}
+		switch {
+		case r.Figure == "wan_messages":
+			of[fmt.Sprintf("%v by %v", r.Params["collective"], algorithm)] = r.Value
+		case r.Figure == "emulator_bytes" && r.Ratio > 0:
+			if _, some := of["least"]; !some {
+				of["least"], of["most"] = r.Ratio, r.Ratio
+			}
+			of["least"], of["most"] = min(of["least"], r.Ratio), max(of["most"], r.Ratio)
+		}
+	}
+	return of
 }
 
 // times sorts the times of forced algorithms.

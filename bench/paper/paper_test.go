@@ -67,7 +67,7 @@ func TestTable(t *testing.T) {
 		names[e.name] = true
 		of := map[string]bool{}
 		for _, c := range e.claims {
-			if of[c.figure] || c.text == "" || c.theirs == "" || !(c.low < c.high) {
+			if of[c.figure] || c.text == "" || c.theirs == "" || !(c.low <= c.high) {
 				t.Errorf("%s: %+v", e.name, c)
 			}
 			of[c.figure] = true
@@ -155,6 +155,24 @@ func TestGainEnds(t *testing.T) {
 		if got := gainEnds(tc.of); got != tc.want {
 			t.Errorf("%v: the gain ends at %d, want %d", tc.of, got, tc.want)
 		}
+	}
+}
+
+// What links count is by collective and algorithm; of what the emulator saw the extremes count.
+func TestCrossed(t *testing.T) {
+	row := func(figure, collective string, algorithm any, value, ratio float64) bench.Row {
+		p := map[string]any{"collective": collective}
+		if algorithm != nil {
+			p["algorithm"] = algorithm
+		}
+		return bench.Row{Figure: figure, Params: p, Value: value, Ratio: ratio}
+	}
+	got := crossed([]bench.Row{
+		row("wan_messages", "bcast", "two-level", 3, 1), row("wan_messages", "barrier", nil, 12, 1), row("wan_bytes", "bcast", "two-level", 9, 1),
+		row("emulator_bytes", "bcast", "two-level", 9, 1.04), row("emulator_bytes", "reduce", "two-level", 9, 1.08), row("emulator_bytes", "barrier", nil, 9, 0),
+	})
+	if want := (figures{"bcast by two-level": 3, "barrier by choice": 12, "least": 1.04, "most": 1.08}); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

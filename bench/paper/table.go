@@ -49,6 +49,9 @@ const geometry = float64(orsayBordeaux+orsayRennes) / float64(rennesBordeaux)
 // eachLeg is why a proxy costs less than its round trips where windows limit.
 const eachLeg = "the proxy ends both connections, so that each has a window of its own: the longer way counts, 10.3 to 8.0 ms is 1.29, and not the sum of both"
 
+// oneLatency is why a barrier has more messages here than in the article.
+const oneLatency = "all sites tell all at once, C(C-1) messages, which takes one latency in place of two"
+
 // onceCrossed is why flits do not gain in a gather by two levels.
 const onceCrossed = "a message crosses between sites once, and what could go on meanwhile is a copy within a host, over shared memory: flits hide a few per cent. They gain where a message crosses one hop after another"
 
@@ -68,6 +71,21 @@ var table = append([]experiment{
 		{"window, traversing", "so has traversing, of direct", "1.02", "times", 0.95, 1.05, ""},
 		{"window, near proxy", "and a proxy in the site of one end no more", "0.56", "times", 0, 1.02, ""},
 		{"window, far proxy", "by a proxy in a third site a message takes longer than by a direct connection", fmt.Sprintf("not measured; its own round trips add up to %.2f", geometry), "times", 0.9 * geometry, 1.1 * geometry, eachLeg},
+	}},
+	{"qcg-messages", qcg, "sections 3.3 and 4.3", Options.messages, []claim{
+		{"bcast by two-level", "messages between 4 sites: a broadcast by sites", "C-1: 3", "messages", 3, 3, ""},
+		{"reduce by two-level", "a reduction", "C-1: 3", "messages", 3, 3, ""},
+		{"gather by two-level", "a gather", "C-1: 3", "messages", 3, 3, ""},
+		{"scatter by two-level", "a scatter", "C-1: 3", "messages", 3, 3, ""},
+		{"barrier by two-level-star", "a barrier by way of one site", "2(C-1): 6", "messages", 6, 6, ""},
+		{"barrier by choice", "a barrier as it is chosen", "2(C-1): 6", "messages", 6, 6, oneLatency},
+		{"allreduce by two-level-star", "an allreduce by way of one site", "2(C-1): 6", "messages", 6, 6, ""},
+		{"allreduce by two-level", "an allreduce in which all sites tell all", "2(C-1): 6", "messages", 6, 6, oneLatency},
+		{"allgather by two-level", "an allgather", "C(C-1): 12", "messages", 12, 12, ""},
+		{"alltoall by two-level", "an alltoall", "C(C-1): 12", "messages", 12, 12, ""},
+		{"bcast by binomial", "a broadcast by a flat tree of 16 ranks, which alternate between the sites", "more, with more ranks", "messages", 4, inf, ""},
+		{"least", "for each byte of a message the emulator of the wide area sees so many, at least", "1", "bytes", 1, 1.1, ""},
+		{"most", "and, with headers and acknowledgements, at most", "1", "bytes", 1, 1.1, ""},
 	}},
 	{"qcg-figure-4", qcg, "figure 4", Options.flits, []claim{
 		{"gather, 8 over 1", "flits gain: with 8 in place of 1, a gather of 1 MiB by two levels takes", "less; figure only", "times", 0, 0.95, onceCrossed},
@@ -142,6 +160,8 @@ func (e experiment) row(c claim, v float64) bench.Row {
 func (c claim) bounds() string {
 	number := func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	switch {
+	case c.low == c.high:
+		return "at " + number(c.low)
 	case c.high == inf:
 		return "from " + number(c.low)
 	case c.low == 0:
