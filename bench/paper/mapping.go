@@ -62,7 +62,7 @@ func mapped(number int, testbed mapping.Testbed, gains [3]float64, order ...stri
 	return e
 }
 
-// Why what the tables show is not so in the simulation.
+// byPower says why what the tables show is not so in the simulation.
 const byPower = "where latencies are a small part of an iteration, a mapping that keeps neighbours together without regard to power is slower than none: the slowest tasks set the pace, and one among slow neighbours always has older values than one among fast ones"
 
 var orders = map[string]string{
