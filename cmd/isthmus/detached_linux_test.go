@@ -46,8 +46,8 @@ func TestSignalAfterTheID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Process.Signal(syscall.SIGHUP)
-	if err := cmd.Wait(); err == nil || err.Error() != "signal: hangup" {
+	cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err == nil || err.Error() != "signal: terminated" {
 		t.Errorf("run --detach ended with %v", err)
 	}
 	open()

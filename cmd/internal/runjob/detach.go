@@ -77,7 +77,11 @@ type submission struct {
 // detach starts a driver, and returns when it has started the job, or could not.
 func detach(c *cli.Context) error {
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // as nohup has it
+			signal.Notify(signals, s)
+		}
+	}
 	defer signal.Stop(signals)
 	s, err := startDriver(c.String("stdin"))
 	if err != nil {
