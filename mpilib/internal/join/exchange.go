@@ -43,7 +43,7 @@ func exchangeOf(launcher string, lookup func(string) (string, bool)) (x Exchange
 }
 
 // Complete gets the job's key and the way to the other processes by p's Exchange, if it has one: rank 0 makes the key and, if all are on one host and there is
-// no helper, a folder for their sockets. All processes call it; it waits for the others as long as timeout.
+// no helper, a folder for their sockets. All processes call it; it waits for the others as long as timeout. If it fails it leaves no folder.
 func (p *Place) Complete(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -57,6 +57,7 @@ func (p *Place) Complete(ctx context.Context, timeout time.Duration) error {
 		return nil
 	}
 	if err != nil {
+		p.Leave()
 		return fmt.Errorf("mpilib: Init: rank %d of %d: to get the job's key from rank 0: %w", p.Rank, p.Size, err)
 	}
 	return nil

@@ -59,10 +59,13 @@ func processManager(t *testing.T, n int, swap, by string) (fds []int) {
 			case "cmd=get_my_kvsname":
 				fmt.Fprintln(conn, "cmd=my_kvsname kvsname=k")
 			case "cmd=put":
+				rc := 0
 				if table[value(2)] = value(3); value(2) == swap {
-					table[swap] = by
+					if table[swap] = by; by == "" {
+						rc = -1
+					}
 				}
-				fmt.Fprintln(conn, "cmd=put_result rc=0")
+				fmt.Fprintf(conn, "cmd=put_result rc=%d\n", rc)
 			case "cmd=get":
 				fmt.Fprintln(conn, "cmd=get_result rc=0 value="+table[value(2)])
 			case "cmd=barrier_in":
@@ -158,8 +161,27 @@ func TestCompleteByManagerWithHelpers(t *testing.T) {
 		t.Error(err)
 	}
 	fds = processManager(t, 2, "isthmus-key", "nonsense")
-	if _, err = complete(t.Context(), 2, func(rank int) *Place { return &Place{Exchange: Exchange{fd: fds[rank]}} }); err == nil || !strings.Contains(err.Error(), "rank 1 of 2: to get the job's key from rank 0") {
+	all, err = complete(t.Context(), 2, func(rank int) *Place { return &Place{Exchange: Exchange{fd: fds[rank]}} })
+	if err == nil || !strings.Contains(err.Error(), "rank 1 of 2: to get the job's key from rank 0") {
 		t.Error(err)
+	}
+	all[0].Leave()
+}
+
+// A start that fails leaves no folder.
+func TestFailedCompleteLeavesNothing(t *testing.T) {
+	room, err := os.MkdirTemp("/tmp", "j") // short, as paths of sockets must be
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(room) })
+	t.Setenv("TMPDIR", room)
+	fds := processManager(t, 2, textDir, "")
+	if _, err := complete(t.Context(), 2, func(rank int) *Place { return &Place{Exchange: Exchange{fd: fds[rank]}} }); err == nil {
+		t.Error("no error")
+	}
+	if left, err := os.ReadDir(room); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
