@@ -59,7 +59,7 @@ func TestAccount(t *testing.T) {
 // records of links, and how often it refused an account.
 func newAuditedRig(t *testing.T) (r *rig, ended func() (ends []audit.Record, refused int)) {
 	t.Helper()
-	r, records := newRigWithTrail(t, nil)
+	r, records := newRigWithTrail(t)
 	return r, func() (ends []audit.Record, refused int) {
 		t.Helper()
 		for _, rec := range records() {
@@ -76,15 +76,10 @@ func newAuditedRig(t *testing.T) (r *rig, ended func() (ends []audit.Record, ref
 
 // newRigWithTrail is newRig of a frontal with an audit log. records ends the frontal and
 // returns the log.
-func newRigWithTrail(t *testing.T, change func(*Config)) (r *rig, records func() []audit.Record) {
+func newRigWithTrail(t *testing.T) (r *rig, records func() []audit.Record) {
 	t.Helper()
 	var cfg Config
-	r = newRig(t, func(c *Config) {
-		if change != nil {
-			change(c)
-		}
-		cfg = *c
-	})
+	r = newRig(t, func(c *Config) { cfg = *c })
 	r.stop()
 	folder := t.TempDir()
 	trail, err := audit.Open(audit.Config{Folder: folder, Size: 1 << 20, OnFailure: "go-on"}, "frontal sitea", r.f.log)

@@ -2,14 +2,12 @@ package frontal
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/frontal/gateway"
-	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -90,42 +86,6 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// TestCarryRefuses: the gateway is not an open relay.
-func TestCarryRefuses(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")} })
-	h := r.helper("a1")
-	h.register(0)
-	for _, addr := range []string{"127.0.0.1:80", "169.254.169.254:80", "203.0.113.200:443", farAway} {
-		r.f.gateway.Allow(addr) // even if a broker were to name them
-	}
-	many := strings.Split(strings.Repeat(farAway+" ", 9), " ")[:9]
-	for _, tc := range []struct {
-		addrs []string
-		class error
-		text  string
-	}{
-		{[]string{"127.0.0.1:80"}, overlay.ErrForbidden, "frontal sitea: not permitted: 127.0.0.1:80 is a loopback address; those are never dialled for a node"},
-		{[]string{"169.254.169.254:80"}, overlay.ErrForbidden, "169.254.169.254:80 is a link-local address"},
-		{[]string{"198.51.100.99:443"}, overlay.ErrForbidden, "the broker did not name 198.51.100.99:443 to this site in the last 2m0s; resolve or signal first"},
-		{[]string{farAway, "198.51.100.99:443"}, overlay.ErrForbidden, "did not name 198.51.100.99:443"},
-		{[]string{"203.0.113.200:443"}, overlay.ErrForbidden, "lies in 203.0.113.128/25, which this host's settings deny"},
-		{[]string{"example.org:443"}, overlay.ErrForbidden, `"example.org:443" is not an address:port`},
-		{nil, wire.ErrMalformed, "0 addresses to dial, want 1 to 8"},
-		{many, wire.ErrMalformed, "9 addresses to dial, want 1 to 8"},
-	} {
-		if _, err := h.carry(tc.addrs...); !errors.Is(err, tc.class) || !strings.Contains(err.Error(), tc.text) {
-			t.Errorf("%v: %v, want %q", tc.addrs, err, tc.text)
-		}
-	}
-	_, err := h.nodes.Carry(h.ctx(), &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(3)), Target: control.ProcessToPB(proc(9))})
-	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "neither is registered at its node") {
-		t.Errorf("for processes elsewhere: %v", err)
-	}
-	if n := r.f.status().Waiting["carries"]; n != 0 {
-		t.Errorf("%d connections are being dialled", n)
-	}
-}
-
 func TestCarryOnlyWithoutARoute(t *testing.T) {
 	r := newRig(t, plain)
 	h := r.helper("a1")
@@ -136,129 +96,12 @@ func TestCarryOnlyWithoutARoute(t *testing.T) {
 	}
 }
 
-// TestCarryToNowhere: the node learns why the dial failed before it connects, so that it can try
-// another path, and nothing is left behind.
-func TestCarryToNowhere(t *testing.T) {
-	r := newRig(t, nil)
-	h := r.helper("a1")
-	h.register(0)
-	gone := listenLoop(t)
-	gone.Close()
-	r.outside(farAway, gone.Addr().String())
-	h.ask(9, false)
-	_, err := h.carry(farAway)
-	want := "frontal sitea: dial " + gone.Addr().String() + ": refused: nothing listens there, or a firewall resets"
-	if !errors.Is(err, overlay.ErrRefused) || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	if n := r.f.status().Waiting["carries"]; n != 0 {
-		t.Errorf("%d connections wait for their node", n)
-	}
-}
-
-// TestCarryToSilence: a dial without an answer ends before the caller's time does, and reports
-// that.
-func TestCarryToSilence(t *testing.T) {
-	r := newRig(t, nil)
-	h := r.helper("a1")
-	h.register(0)
-	r.outside(farAway, farAway)
-	r.f.gateway.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
-		<-ctx.Done()
-		return nil, fmt.Errorf("dial %s: %w", addr, overlay.ErrTimeout)
-	}
-	h.ask(9, false)
-	var err error
-	for range 5 { // if the machine stalls for the margin, the caller's time ends first
-		ctx, cancel := context.WithTimeout(h.ctx(), 2*uplink.AnswerMargin)
-		defer cancel()
-		_, err = h.nodes.Carry(ctx, &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))})
-		if ctx.Err() == nil {
-			break
-		}
-	}
-	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrTimeout) || err.Error() != "frontal sitea: dial "+farAway+": timed out" {
-		t.Errorf("got %v", err)
-	}
-}
-
-// TestCarryTriesAllAddresses: in order, until one answers.
-func TestCarryTriesAllAddresses(t *testing.T) {
-	r := newRig(t, nil)
-	h := r.helper("a1")
-	h.register(0)
-	gone, far := listenLoop(t), listenLoop(t)
-	gone.Close()
-	echo(t, far)
-	r.outside("203.0.113.1:443", gone.Addr().String())
-	r.outside("203.0.113.2:443", far.Addr().String())
-	r.f.gateway.AllowRelay(&controlpb.Assignment{Addresses: []string{"203.0.113.1:443", "203.0.113.2:443"}}, gateway.AllowedFor)
-	conn, err := h.carry("203.0.113.1:443", "203.0.113.2:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	roundTrip(t, conn)
-}
-
 func roundTrip(t *testing.T, conn *net.TCPConn) {
 	t.Helper()
 	conn.Write([]byte("ping"))
 	conn.CloseWrite()
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "ping" {
 		t.Errorf("got %q, %v", got, err)
-	}
-}
-
-// carryID asks the frontal to dial far away and returns the intro to show.
-func (h *fakeHelper) carryID() *wire.Intro {
-	h.r.t.Helper()
-	resp, err := h.nodes.Carry(h.ctx(), &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))})
-	if err != nil {
-		h.r.t.Fatal(control.FromStatus(err))
-	}
-	return &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(resp.CarryId), Job: job}
-}
-
-// TestCarryIDWorksOnce, and no other id works.
-func TestCarryIDWorksOnce(t *testing.T) {
-	r := newRig(t, nil)
-	h := r.helper("a1")
-	h.register(0)
-	far := listenLoop(t)
-	echo(t, far)
-	r.outside(farAway, far.Addr().String())
-	h.ask(9, false)
-	used := h.carryID()
-	roundTrip(t, r.show(r.f.gateway.DataAddr, used))
-	const want = "timed out: unknown carry-id; it works once, for 10s"
-	if refuse := r.refused(r.show(r.f.gateway.DataAddr, used)); refuse.Text != want || refuse.Code != wire.CodeTimeout {
-		t.Errorf("used: %+v", refuse)
-	}
-}
-
-// TestCarryIDExpires: a connection that is not fetched is closed.
-func TestCarryIDExpires(t *testing.T) {
-	r := newRigWith(t, bounds{intro: patience, carry: 50 * time.Millisecond, refuse: patience}, nil)
-	h := r.helper("a1")
-	h.register(0)
-	far := listenLoop(t)
-	r.outside(farAway, far.Addr().String())
-	h.ask(9, false)
-	late := h.carryID()
-	conn, err := far.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
-	if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("the dialled end: %d bytes, %v; want the end", n, err)
-	}
-	r.until("it is in the log", func() bool {
-		return strings.Contains(r.log.String(), "node a1 did not fetch the connection within 50ms")
-	})
-	if refuse := r.refused(r.show(r.f.gateway.DataAddr, late)); refuse.Code != wire.CodeTimeout {
-		t.Errorf("late: %+v", refuse)
 	}
 }
 
@@ -278,95 +121,6 @@ func TestInbound(t *testing.T) {
 	if !strings.Contains(r.log.String(), `ranks=[0] node=a1 peer=siteb/b1`) {
 		t.Error(r.log)
 	}
-}
-
-// TestBadFirstFrames: each gets its error, regardless of what came before.
-func TestBadFirstFrames(t *testing.T) {
-	r := newRig(t, nil)
-	h := r.helper("a1")
-	h.register(0)
-	deaf := h.point(1, 1)
-	deaf.Local = ""
-	h.dir.Register(h.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{deaf}})
-	impatient := newRigWith(t, bounds{intro: 50 * time.Millisecond, carry: patience, refuse: patience}, nil)
-	process := func(rank uint32) wire.Frame { return &wire.Intro{Kind: wire.IntroProcess, Job: job, Rank: rank} }
-	carry := &wire.Intro{Kind: wire.IntroCarry, Job: job}
-	for _, tc := range []struct {
-		at    netip.AddrPort
-		frame wire.Frame
-		code  wire.Code
-		text  string
-	}{
-		{r.f.gateway.PublicAddr, process(5), wire.CodeUnknownProcess, "process is not registered: rank 5 of job " + string(job) + " is not at sitea"},
-		{r.f.gateway.PublicAddr, process(1), wire.CodeUnreachable, "unreachable: the helper of rank 1 of job " + string(job) + " listens nowhere"},
-		{r.f.gateway.PublicAddr, carry, wire.CodeForbidden, "not permitted: carry-ids count only inside the site"},
-		{r.f.gateway.DataAddr, process(0), wire.CodeRefused, "refused: this is the port for a node's own data, which shows a carry-id"},
-		{r.f.gateway.DataAddr, carry, wire.CodeTimeout, "unknown carry-id"},
-		{r.f.gateway.DataAddr, &wire.Ticket{Job: job}, wire.CodeMalformed, "unexpected frame: a ticket in place of an intro"},
-		{impatient.f.gateway.DataAddr, nil, wire.CodeTimeout, "timed out: no intro arrived within 50ms"},
-	} {
-		if refuse := r.refused(r.show(tc.at, tc.frame)); refuse.Code != tc.code || !strings.Contains(refuse.Text, tc.text) || refuse.By != "frontal sitea" {
-			t.Errorf("got %+v, want %q", refuse, tc.text)
-		}
-	}
-	for name, bytes := range map[string]string{"HTTP": "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a lying length": "IS\x01\x01\xff\xff", "another version": "IS\x02\x01\x00\x00"} {
-		conn := r.show(r.f.gateway.PublicAddr, nil)
-		io.WriteString(conn, bytes)
-		if refuse := r.refused(conn); refuse.Code != wire.CodeMalformed && refuse.Code != wire.CodeVersion {
-			t.Errorf("%s: %+v", name, refuse)
-		}
-	}
-	h.ln.Close()
-	if refuse := r.refused(r.show(r.f.gateway.PublicAddr, process(0))); !strings.Contains(refuse.Text, "helper sitea/a1 of rank 0") || !strings.Contains(refuse.Text, "nothing listens there") {
-		t.Errorf("helper deaf: %+v", refuse)
-	}
-}
-
-// TestBoundsOnData: over each bound there is a clear refusal, and below it connections are accepted
-// again.
-func TestBoundsOnData(t *testing.T) {
-	r := newRigWith(t, bounds{intro: patience, carry: patience, refuse: patience}, func(c *Config) {
-		c.Limits.HalfOpen, c.Limits.HalfOpenPerSource, c.Limits.Links, c.Limits.Pending = 1, 1, 1, 1
-	})
-	h := r.helper("a1")
-	h.register(0)
-	silent := r.show(r.f.gateway.PublicAddr, nil)
-	r.until("it is being let in", func() bool { return r.f.status().Waiting["half_open"] == 1 })
-	if refuse := r.refused(r.show(r.f.gateway.PublicAddr, nil)); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "is reached (limits.half_open") {
-		t.Errorf("half open: %+v", refuse)
-	}
-	silent.Write(wire.Append(nil, &wire.Intro{Kind: wire.IntroProcess, Job: job}))
-	inner := h.accept()
-	wire.Read(inner)
-	r.until("it is carried", func() bool { return r.f.status().Links.Live == 1 })
-
-	far := listenLoop(t)
-	echo(t, far)
-	r.outside(farAway, far.Addr().String())
-	h.ask(9, false)
-	conn, err := h.carry(farAway)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if refuse := r.refused(conn); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "1 links that are carried for all together is reached (limits.links)") {
-		t.Errorf("links: %+v", refuse)
-	}
-	exchange(t, silent, inner)
-	r.until("there is room again", func() bool { return r.f.status().Links.Live == 0 })
-	if conn, err = h.carry(farAway); err != nil {
-		t.Fatal(err)
-	}
-	roundTrip(t, conn)
-
-	unfetched := &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))}
-	if _, err := h.nodes.Carry(h.ctx(), unfetched); err != nil {
-		t.Fatal(err)
-	}
-	_, err = h.nodes.Carry(h.ctx(), unfetched)
-	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 connections that wait for their node for all together is reached (limits.pending)") {
-		t.Errorf("pending: %v", err)
-	}
-	r.stop() // the first is not fetched; the frontal's end is its end
 }
 
 // TestCarriedLinksOutliveTheBroker and end with the frontal.
