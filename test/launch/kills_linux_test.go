@@ -398,7 +398,7 @@ func TestKills(t *testing.T) {
 	for _, kernel := range kernels {
 		w.kills(t, "without/"+kernel, kernel, func(r *killRun) { references[kernel] = r.reference() })
 	}
-	for i := 0; w.Ctx.Err() == nil && (!t.Failed() || len(c.Failed) > 0); i++ {
+	for i := 0; !t.Failed() || len(c.Failed) > 0; i++ {
 		rng := rand.New(rand.NewPCG(c.Seed, uint64(i)))
 		kernel := kernels[i%len(kernels)]
 		ref := references[kernel]
@@ -409,6 +409,10 @@ func TestKills(t *testing.T) {
 		case d < daemons:
 			kills = []kill{daemonKill(rng, ref.calls, i)}
 		default:
+			return
+		}
+		if labtest.PatienceFor(t, labtest.Patience) < labtest.Patience {
+			t.Errorf("the time has ended before %d kills of processes and %d of daemons", processes, daemons)
 			return
 		}
 		name := fmt.Sprintf("%d/%s/%v", i, kernel, kills)
