@@ -131,6 +131,13 @@ func (c *conversation) hasEnded() bool {
 	return c.ended
 }
 
+// abandon ends the conversation with a node that is not waited for any longer. If it comes back, its reservation ends by itself.
+func (c *conversation) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel, c.ended = true, true
+}
+
 // serve opens streams until the conversation has ended, the node is lost or ctx is done.
 func (c *conversation) serve(ctx context.Context) {
 	defer func() {

@@ -58,7 +58,7 @@ type driver struct {
 	outcome   *outcome
 	over      map[overlay.NodeID]error // nodes of the plan that will send no more, and why their unreported processes have ended
 	broken    map[overlay.NodeID]bool  // nodes that are tried again, or were without success
-	lost      map[overlay.NodeID]error // nodes that were lost before the job was launched
+	lost      map[overlay.NodeID]error // nodes that were lost, and how
 	unreached []string                 // nodes that received no request, and why
 	dead      []uint32                 // numbers of the replicas that have died
 	endedBy   []string                 // why nodes ended processes by themselves
@@ -362,8 +362,8 @@ func (d *driver) faulty(c *conversation, f *gatepb.Fault, now time.Time) {
 
 // conversationEnded handles the end of a conversation: the node will answer nothing more.
 func (d *driver) conversationEnded(c *conversation, why error) {
+	d.lost[c.node] = why
 	if d.sub.Phase() < reserve.Launched {
-		d.lost[c.node] = why
 		d.do(d.sub.Receive(c.node, reserve.Refused{Key: c.key, Reason: reserve.Unknown, Text: why.Error()}, time.Now()))
 		return
 	}

@@ -146,7 +146,9 @@ func (d *driver) closeAll() {
 	var rest, asked []*conversation
 	for _, p := range d.places {
 		used[p.Node] = true
-		rest = append(rest, d.talks[p.Node])
+		if !d.talks[p.Node].hasEnded() {
+			rest = append(rest, d.talks[p.Node])
+		}
 	}
 	for node, c := range d.talks {
 		if used[node] || c.hasEnded() {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,6 +25,7 @@ type replaced struct {
 	ranked  []uint32            // the process, of those that the job began with, in whose place the process with spare number i is
 	all     []*replacement      // by the same index
 	joined  []*gatepb.NodeOfJob // hosts that have joined for them
+	tried   []overlay.NodeID    // hosts at which one was started, whether it ran or not
 	running int                 // submissions that have not ended, or not begun
 	waiting []*replacement      // those that have not begun
 
@@ -73,7 +75,9 @@ type replacement struct {
 // ending is how a replacement's submission ended.
 type ending struct {
 	err    error
-	noHost bool // no host was asked
+	noHost bool                     // no host was asked
+	tried  []overlay.NodeID         // where the process was started
+	lost   map[overlay.NodeID]error // driver.lost
 }
 
 // messages returns what the job's driver says; nil for the job's own driver.
@@ -135,10 +139,10 @@ func (d *driver) bookNext() {
 	d.replaced.books, d.replaced.waiting = r, d.replaced.waiting[1:]
 	r.nodes = d.liveNodes()
 	r.out <- deadMessage(d.dead) // has room: what the driver has said until now is less
-	without, shared := d.usedNodes(), d.sitesOf(r.rank)
+	without, last := d.usedNodes(), append(d.sitesOf(r.rank), d.silentSites()...)
 	d.wg.Go(func() {
 		defer r.stop(nil)
-		r.tell(event{replacement: r, ended: r.run(d.grid, d.job, d.sink, without, shared)})
+		r.tell(event{replacement: r, ended: r.run(d.grid, d.job, d.sink, without, last)})
 	})
 }
 
@@ -149,8 +153,9 @@ func (d *driver) liveNodes() []*gatepb.NodeOfJob {
 	})
 }
 
-// usedNodes returns the nodes that run, or ran, processes of the job: no other process is started there.
-func (d *driver) usedNodes() (all []overlay.NodeID) {
+// usedNodes returns the nodes that run, or ran, processes of the job, or were to do so: no other process is started there.
+func (d *driver) usedNodes() []overlay.NodeID {
+	all := slices.Clone(d.replaced.tried)
 	for _, p := range d.places {
 		all = append(all, p.Node)
 	}
@@ -182,6 +187,25 @@ func (d *driver) sitesOf(rank int) (sites []overlay.SiteID) {
 	return sites
 }
 
+// silentSites returns the sites of which the driver has lost hosts and reaches none of the job. All of such a site may be
+// lost, also hosts that are listed still.
+func (d *driver) silentSites() (sites []overlay.SiteID) {
+	reached := func(site overlay.SiteID) bool {
+		return slices.ContainsFunc(d.places, func(p Placed) bool { return p.Node.Site == site && d.over[p.Node] == nil && !d.broken[p.Node] })
+	}
+	for node := range d.lost {
+		if !reached(node.Site) {
+			sites = append(sites, node.Site)
+		}
+	}
+	for node := range d.broken {
+		if !reached(node.Site) {
+			sites = append(sites, node.Site)
+		}
+	}
+	return sites
+}
+
 // job returns the job of the replacement alone.
 func (r *replacement) job(of *Job, without []overlay.NodeID) *Job {
 	j := *of
@@ -196,36 +220,42 @@ func (r *replacement) job(of *Job, without []overlay.NodeID) *Job {
 	return &j
 }
 
-// run books a host, starts the process there and returns how it ended.
-func (r *replacement) run(g *Grid, of *Job, out *sink, without []overlay.NodeID, shared []overlay.SiteID) *ending {
+// run books a host, starts the process there and returns how it ended. Hosts of the sites in last are asked after all others.
+func (r *replacement) run(g *Grid, of *Job, out *sink, without []overlay.NodeID, last []overlay.SiteID) *ending {
 	j := r.job(of, without)
+	how := &ending{lost: map[overlay.NodeID]error{}}
 	for until := time.Now().Add(j.Wait); ; {
-		err := r.attempt(g, j, out, without, shared)
-		if err == nil || !later(err) {
-			return &ending{err: err}
+		how.err = r.attempt(g, j, out, without, last, how)
+		if how.err == nil || !later(how.err) {
+			return how
 		}
-		if !time.Now().Before(until) || wait(r.ctx, j, err, nil, until) != nil {
-			return &ending{noHost: true, err: fmt.Errorf("no other host for process %d, which is to replace a lost one of rank %d: %w", r.number, r.rank, err)}
+		if !time.Now().Before(until) || wait(r.ctx, j, how.err, nil, until) != nil {
+			how.noHost, how.err = true, fmt.Errorf("no other host for process %d, which is to replace a lost one of rank %d: %w", r.number, r.rank, how.err)
+			return how
 		}
 	}
 }
 
-// attempt makes one submission.
-func (r *replacement) attempt(g *Grid, j *Job, out *sink, without []overlay.NodeID, shared []overlay.SiteID) error {
+// attempt makes one submission, and adds to how what became of hosts.
+func (r *replacement) attempt(g *Grid, j *Job, out *sink, without []overlay.NodeID, last []overlay.SiteID, how *ending) error {
 	p, err := find(r.ctx, g, j, without)
 	if err != nil {
 		return err
 	}
 	p.number = r.number
-	isShared := func(h Host) bool { return slices.Contains(shared, h.Node.Site) }
-	apart := slices.DeleteFunc(slices.Clone(p.hosts), isShared)
-	p.hosts = append(apart, slices.DeleteFunc(p.hosts, func(h Host) bool { return !isShared(h) })...)
+	isLast := func(h Host) bool { return slices.Contains(last, h.Node.Site) }
+	first := slices.DeleteFunc(slices.Clone(p.hosts), isLast)
+	p.hosts = append(first, slices.DeleteFunc(p.hosts, func(h Host) bool { return !isLast(h) })...)
 	d, err := newDriver(g, j, p)
 	if err != nil {
 		return err
 	}
 	d.sink, d.replacement = out, r
 	_, err = d.run(r.ctx)
+	maps.Copy(how.lost, d.lost)
+	for _, p := range d.places {
+		how.tried = append(how.tried, p.Node)
+	}
 	return err
 }
 
@@ -285,6 +315,8 @@ func (d *driver) replacementEvent(e event) {
 		return
 	}
 	d.replaced.running--
+	d.replaced.tried = append(d.replaced.tried, e.ended.tried...)
+	maps.Copy(d.lost, e.ended.lost)
 	if d.replaced.books == r {
 		d.replaced.books = nil
 	}
@@ -372,9 +404,11 @@ func (d *driver) isOutdated(ok *gatepb.OK) bool {
 
 // giveUpSilent takes the processes of nodes for lost that have been silent for as long as the job's hosts give each
 // other, if they can be replaced: it does not wait until the nodes have ended them. What a
-// node does that returns nevertheless is ended there.
+// node does that returns nevertheless is ended there. A node that is to run a process in the place of a lost one is given up sooner
+// while that process does not run: it costs a number, and all others wait for it.
 func (d *driver) giveUpSilent(now time.Time) {
-	if d.sub.Phase() != reserve.Launched || d.job.Replace == 0 && d.replacement == nil {
+	phase := d.sub.Phase()
+	if phase > reserve.Launched || d.replacement == nil && (phase < reserve.Launched || d.job.Replace == 0) {
 		return
 	}
 	hosts := len(d.places) + len(d.replaced.joined)
@@ -382,11 +416,22 @@ func (d *driver) giveUpSilent(now time.Time) {
 		hosts = len(d.replacement.nodes) + 1
 	}
 	bound := gossip.Config{Hang: d.job.Hang}.Bound(hosts)
+	if phase < reserve.Launched {
+		bound = min(bound, answerTime)
+	}
 	for node, since := range d.detected.silent {
 		if now.Sub(since) < bound {
 			continue
 		}
-		d.giveUp(node, fmt.Errorf("no answer for %v", bound))
+		why := fmt.Errorf("no answer for %v", bound)
+		if phase == reserve.Launched {
+			d.giveUp(node, why)
+			continue
+		}
+		delete(d.detected.silent, node)
+		delete(d.stages, node)
+		d.talks[node].abandon()
+		d.conversationEnded(d.talks[node], why)
 	}
 }
 

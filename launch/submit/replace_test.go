@@ -3,6 +3,8 @@ package submit
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -160,6 +162,125 @@ func TestReplaceWithASilentHost(t *testing.T) {
 			t.Errorf("reported: %q", *told)
 		}
 	})
+}
+
+// A host that falls silent before a replacement runs there holds that up no longer than one that does not answer at first. It
+// costs a number if the process may run.
+func TestReplaceWithAHostLostBeforeTheLaunch(t *testing.T) {
+	const lost, replaced = "process 1 was lost: signal: killed (b/n1); process 3 replaces it", "process 3 goes on with rank 1 at e/n1"
+	again := []string{lost, "process 3 was lost: job <job> does not start: d/n1 refuses: unknown (no answer for 5s); process 4 replaces it", "process 4 goes on with rank 1 at e/n1"}
+	for _, tc := range []struct {
+		name     string
+		isSilent func(*gatepb.ToNode) bool // from which message on
+		want     []string
+	}{
+		{"asked", func(m *gatepb.ToNode) bool { return m.GetAsk() != nil }, []string{lost, replaced}},
+		{"staging", func(m *gatepb.ToNode) bool { return m.GetManifest() != nil }, []string{lost, replaced}},
+		{"starting", func(m *gatepb.ToNode) bool { return m.GetStart() != nil }, again},
+		{"committing", func(m *gatepb.ToNode) bool { return m.GetCommit() != nil }, again},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "input")
+			if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			files, err := Collect([]string{file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1", "e/n1:1")
+				for _, name := range []string{"a/n1", "c/n1"} {
+					w.nodes[name].life = waits(1)
+				}
+				w.nodes["b/n1"].life = killed
+				isSilent, over := false, make(chan struct{})
+				defer close(over)
+				w.nodes["d/n1"].life = func(p *process) {
+					select {
+					case <-p.committed:
+						p.exit(0, "")
+					case <-over:
+					}
+				}
+				w.nodes["d/n1"].breaks = func(_ *talk, m *gatepb.ToNode) bool {
+					isSilent = isSilent || tc.isSilent(m)
+					return isSilent
+				}
+				j, told := replacing(t, io.Discard, 2)
+				j.Files, j.Hang = files, 0
+				start := time.Now()
+				if _, err := w.run(j); err != nil {
+					t.Fatal(err)
+				}
+				for i, line := range *told {
+					(*told)[i] = strings.ReplaceAll(line, string(j.Key.ID()), "<job>")
+				}
+				if took := time.Since(start); !slices.Equal(*told, tc.want) || took > 2*answerTime {
+					t.Errorf("after %v: %q", took, *told)
+				}
+			})
+		})
+	}
+}
+
+// A host that has refused to start a process is not asked again.
+func TestReplaceElsewhereThanBefore(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1", "e/n1:1")
+	for _, name := range []string{"a/n1", "c/n1"} {
+		w.nodes[name].life = waits(1)
+	}
+	w.nodes["b/n1"].life = killed
+	w.nodes["d/n1"].breaks = func(c *talk, m *gatepb.ToNode) bool {
+		if m.GetStart() != nil {
+			c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{What: gatepb.Refused_START, Reason: "invalid", Text: "no disk"}}})
+		}
+		return false
+	}
+	j, told := replacing(t, io.Discard, 2)
+	if _, err := w.run(j); err != nil {
+		t.Fatal(err)
+	}
+	if last := (*told)[len(*told)-1]; last != "process 4 goes on with rank 1 at e/n1" {
+		t.Errorf("reported: %q", *told)
+	}
+	w.idle()
+}
+
+// Where no host of the job at a site is reached any more, the others of the site are asked last.
+func TestReplaceElsewhereThanAtALostSite(t *testing.T) {
+	for _, isAlone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			names, want := []string{"a/n1:1", "b/n1:1", "b/n2:1", "b/n3:1", "b/n4:1", "c/n1:1", "c/n2:1"}, []string{"c/n1", "c/n2"}
+			if isAlone {
+				names, want = names[:5], []string{"b/n3", "b/n4"}
+			}
+			w := newWorld(t, names...)
+			w.nodes["a/n1"].life = waits(2)
+			for _, name := range []string{"b/n1", "b/n2"} {
+				n := w.nodes[name]
+				n.life = func(p *process) {
+					<-p.committed
+					n.mu.Lock()
+					defer n.mu.Unlock()
+					n.breaks = func(*talk, *gatepb.ToNode) bool { return true }
+					p.stop()
+				}
+			}
+			j, told := replacing(t, io.Discard, 2)
+			r, err := w.run(j)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range r.Places[3:] {
+				got = append(got, p.Node.Key())
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("at %v, want %v: %q", got, want, *told)
+			}
+		})
+	}
 }
 
 // Processes that are ended because not all hosts have started are not replaced.
