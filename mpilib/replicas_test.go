@@ -362,25 +362,23 @@ func TestReplicatedCallExpires(t *testing.T) {
 		"Idup": func(ctx context.Context, c *Comm) error { return second(c.Idup(context.WithoutCancel(ctx)).Wait(ctx)) },
 	} {
 		inBubble(t, call, func(t *testing.T) {
-			over := make(chan struct{})
-			var left sync.WaitGroup
+			var joined, left sync.WaitGroup
+			joined.Add(4)
 			left.Add(2)
-			go func() { left.Wait(); close(over) }()
 			c := &collected{T: t}
 			memoryWorld(c, 2, func(ctx context.Context, c *Comm) error {
+				joined.Done()
+				joined.Wait()
 				if c.Rank() == 1 {
-					select {
-					case <-over:
-					case <-ctx.Done(): // the other replica has failed before this one had joined
-					}
+					left.Wait()
 					return nil
 				}
 				defer left.Done()
-				gone, cancel := context.WithTimeout(ctx, time.Millisecond)
+				// The failure of the other replica ends ctx.
+				gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(10-9*c.World().Replica())*time.Millisecond)
 				defer cancel()
-				err := give(gone, c)
-				if ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); !ended || !errors.Is(err, ErrReplicated) {
-					t.Errorf("%v", err) // cancelled is what the other replica's failure does to this test
+				if err := give(gone, c); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrReplicated) {
+					t.Errorf("%v", err)
 				}
 				if err := Send(ctx, c, []int{0}, 1, 5); !errors.Is(err, ErrReplicated) {
 					t.Errorf("then Send: %v", err)
