@@ -139,7 +139,7 @@ func (d *driver) bookNext() {
 	d.replaced.books, d.replaced.waiting = r, d.replaced.waiting[1:]
 	r.nodes = d.liveNodes()
 	r.out <- deadMessage(d.dead) // has room: what the driver has said until now is less
-	without, last := d.usedNodes(), append(d.sitesOf(r.rank), d.silentSites()...)
+	without, last := d.usedNodes(), d.lastSites(r.rank)
 	d.wg.Go(func() {
 		defer r.stop(nil)
 		r.tell(event{replacement: r, ended: r.run(d.grid, d.job, d.sink, without, last)})
@@ -167,11 +167,9 @@ func (d *driver) usedNodes() []overlay.NodeID {
 	return all
 }
 
-// sitesOf returns the sites at which replicas of a rank run, from which others are kept apart where there is room; nil without replicas.
-func (d *driver) sitesOf(rank int) (sites []overlay.SiteID) {
-	if d.replicas() == 1 {
-		return nil
-	}
+// lastSites returns the sites whose hosts are asked last for a process in the place of rank: those at which other replicas of it run,
+// and those of which the driver has lost hosts and reaches none of the job. All of such a site may be lost, also hosts that are listed still.
+func (d *driver) lastSites(rank int) (sites []overlay.SiteID) {
 	for _, n := range d.liveNodes() {
 		of := func(p uint32) bool {
 			began := p
@@ -180,26 +178,13 @@ func (d *driver) sitesOf(rank int) (sites []overlay.SiteID) {
 			}
 			return int(began)%d.place.job.Ranks == rank && !slices.Contains(d.dead, p)
 		}
-		if node, err := overlay.ParseNodeID(n.Node); err == nil && slices.ContainsFunc(n.Ranks, of) {
+		if node, err := overlay.ParseNodeID(n.Node); d.replicas() > 1 && err == nil && slices.ContainsFunc(n.Ranks, of) {
 			sites = append(sites, node.Site)
 		}
 	}
-	return sites
-}
-
-// silentSites returns the sites of which the driver has lost hosts and reaches none of the job. All of such a site may be
-// lost, also hosts that are listed still.
-func (d *driver) silentSites() (sites []overlay.SiteID) {
-	reached := func(site overlay.SiteID) bool {
-		return slices.ContainsFunc(d.places, func(p Placed) bool { return p.Node.Site == site && d.over[p.Node] == nil && !d.broken[p.Node] })
-	}
-	for node := range d.lost {
-		if !reached(node.Site) {
-			sites = append(sites, node.Site)
-		}
-	}
-	for node := range d.broken {
-		if !reached(node.Site) {
+	for _, node := range slices.AppendSeq(slices.Collect(maps.Keys(d.lost)), maps.Keys(d.broken)) {
+		reached := func(p Placed) bool { return p.Node.Site == node.Site && d.over[p.Node] == nil && !d.broken[p.Node] }
+		if !slices.ContainsFunc(d.places, reached) {
 			sites = append(sites, node.Site)
 		}
 	}
