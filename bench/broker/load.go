@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,26 +108,27 @@ func (l *load) close() {
 	}
 }
 
-// register registers all processes, each site's in one call, as a frontal does with a new session.
+// inOneCall is how many processes are registered in one call, of at most 64 KiB.
+const inOneCall = 200
+
+// register registers all processes, each site's one call after the other, as a frontal does with a new session.
 // Then each site asks once for a process of every other site, so that it knows the plans.
 func (l *load) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	requests := make(map[overlay.SiteID]*controlpb.RegisterRequest)
-	for _, f := range l.frontals {
-		requests[f.site] = &controlpb.RegisterRequest{}
-	}
+	points := make(map[overlay.SiteID][]*controlpb.AccessPoint)
 	for _, p := range l.processes {
-		r := requests[p.Node.Site]
-		r.Points = append(r.Points, control.RegistrationToPB(p))
+		points[p.Node.Site] = append(points[p.Node.Site], control.RegistrationToPB(p))
 	}
 	for _, f := range l.frontals {
-		resp, err := f.directory.Register(ctx, requests[f.site])
-		if err != nil {
-			return fmt.Errorf("bench broker: register: %w", control.FromStatus(err))
-		}
-		if len(resp.Faults) > 0 {
-			return fmt.Errorf("bench broker: register: %w", control.FaultErr(resp.Faults[0]))
+		for some := range slices.Chunk(points[f.site], inOneCall) {
+			resp, err := f.directory.Register(ctx, &controlpb.RegisterRequest{Points: some})
+			if err != nil {
+				return fmt.Errorf("bench broker: register: %w", control.FromStatus(err))
+			}
+			if len(resp.Faults) > 0 {
+				return fmt.Errorf("bench broker: register: %w", control.FaultErr(resp.Faults[0]))
+			}
 		}
 	}
 	for _, f := range l.frontals {

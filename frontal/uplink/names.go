@@ -45,17 +45,31 @@ func (u *Set) Publish(ctx context.Context, p overlay.Publication) error {
 
 // PublishAt publishes names at one broker, with a result for each.
 func (u *Set) PublishAt(ctx context.Context, s *control.Session, list []overlay.Publication) ([]error, error) {
-	call, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
 	req := &controlpb.PublishRequest{}
 	for _, p := range list {
 		req.Names = append(req.Names, control.PublicationToPB(p))
 	}
+	var verdicts []error
+	for rest := req.Names; len(rest) > 0; rest = rest[len(req.Names):] {
+		req.Names = rest[:fitting(rest)]
+		some, err := u.publishAt(ctx, s, req)
+		if err != nil {
+			return nil, err
+		}
+		verdicts = append(verdicts, some...)
+	}
+	return verdicts, nil
+}
+
+// publishAt is PublishAt by one call.
+func (u *Set) publishAt(ctx context.Context, s *control.Session, req *controlpb.PublishRequest) ([]error, error) {
+	call, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Publish(call, req)
 	if err != nil {
 		return nil, u.CallError(s, err)
 	}
-	verdicts, err := control.VerdictErrs(resp.Faults, len(list))
+	verdicts, err := control.VerdictErrs(resp.Faults, len(req.Names))
 	if err != nil {
 		return nil, fmt.Errorf("%s: the broker's answer: %w", u.who, err)
 	}

@@ -5,27 +5,56 @@ import (
 	"fmt"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Chunk is how many processes are registered or withdrawn in one call: a few hundred kilobytes, far
-// below gRPC's limit of 4 MiB.
+// Chunk is how many processes are registered at a broker, or names published, before what it refused
+// is dealt with. It takes several calls.
 const Chunk = 1000
+
+// partBytes bounds the items of one call, so that it fits decode.MaxBytes with the rest.
+const partBytes = 48 << 10
+
+// fitting returns how many items of a list fit one call, at least one.
+func fitting[M proto.Message](list []M) (n int) {
+	for size := 0; n < len(list); n++ {
+		if size += proto.Size(list[n]) + 4; size > partBytes { // and a tag with a length
+			break
+		}
+	}
+	return max(n, 1)
+}
 
 // Granted is called with the principal of a process, as the broker read it in the process's grant.
 type Granted func(overlay.AccessPoint, overlay.Principal)
 
 // RegisterAt registers points at one broker and returns one error for each, nil if it was accepted.
 func (u *Set) RegisterAt(ctx context.Context, s *control.Session, points []overlay.AccessPoint, granted Granted) ([]error, error) {
-	call, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
 	req := &controlpb.RegisterRequest{}
 	for _, p := range points {
 		req.Points = append(req.Points, control.RegistrationToPB(p))
 	}
+	var faults []error
+	for rest := req.Points; len(rest) > 0; rest = rest[len(req.Points):] {
+		req.Points = rest[:fitting(rest)]
+		some, err := u.registerAt(ctx, s, points[len(faults):][:len(req.Points)], req, granted)
+		if err != nil {
+			return nil, err
+		}
+		faults = append(faults, some...)
+	}
+	return faults, nil
+}
+
+// registerAt is RegisterAt by one call.
+func (u *Set) registerAt(ctx context.Context, s *control.Session, points []overlay.AccessPoint, req *controlpb.RegisterRequest, granted Granted) ([]error, error) {
+	call, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Register(call, req)
 	if err != nil {
 		return nil, u.CallError(s, err)
@@ -114,8 +143,8 @@ func Withdrawals(points []overlay.AccessPoint) (gone []*controlpb.Withdrawal) {
 
 // WithdrawAt withdraws processes at one broker.
 func (u *Set) WithdrawAt(ctx context.Context, s *control.Session, gone []*controlpb.Withdrawal) error {
-	for rest := gone; len(rest) > 0; rest = rest[min(Chunk, len(rest)):] {
-		req := &controlpb.WithdrawRequest{Processes: rest[:min(Chunk, len(rest))]}
+	for rest := gone; len(rest) > 0; rest = rest[fitting(rest):] {
+		req := &controlpb.WithdrawRequest{Processes: rest[:fitting(rest)]}
 		call, cancel := context.WithTimeout(ctx, CallTimeout)
 		_, err := controlpb.NewDirectoryClient(s.Conn()).Withdraw(call, req)
 		cancel()

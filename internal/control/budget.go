@@ -22,7 +22,7 @@ type Budget struct {
 	Sessions int // opened by the peer, including visits
 	Streams  int // of the multiplexers: a peer needs one in each session
 	Calls    int // unanswered; more are refused, and a quarter more end the session
-	Bytes    int // of unanswered calls; more end the session
+	Bytes    int // of unanswered calls, until they are decoded, and then of their messages in memory; more end the session
 
 	// AllCalls and AllBytes are over all peers. Above AllCalls a call is refused; above AllBytes
 	// the peer with the most bytes loses its sessions.
@@ -54,7 +54,7 @@ type accounts struct {
 	sessions, streams, calls, bytes *limit.Counter[string]
 	open                            *limit.Counter[string] // calls whose answers have not been sent, refusals included
 	request                         time.Duration
-	streaming                       bool // messages of a stream are released as they are read
+	answers                         bool // the answers to the peers' calls count until they are sent
 
 	mu     sync.Mutex // guards purses
 	purses map[*streamBudget]struct{}
@@ -87,6 +87,15 @@ func (a *accounts) set(b Budget) {
 	a.bytes.SetMax(b.AllBytes, b.Bytes)
 }
 
+// take counts n more bytes of a peer. If all have too many, those of the peer with the most end.
+func (a *accounts) take(who string, n int) error {
+	err := a.bytes.Take(who, n)
+	if over := (*limit.Exceeded)(nil); errors.As(err, &over) && over.Of == "" && a.evictHeaviest(who, err) {
+		err = a.bytes.Take(who, n)
+	}
+	return err
+}
+
 // evictHeaviest ends the connections of the peer with the most bytes, because the total is too high, and
 // reports whether that is another peer than who.
 func (a *accounts) evictHeaviest(who string, why error) bool {
@@ -114,13 +123,13 @@ func (a *accounts) evictHeaviest(who string, why error) bool {
 // during Serve for later requests; only Request then stays unchanged.
 func (e *Endpoint) SetBudget(b Budget) { e.accepted.set(b) }
 
-// SetStreaming declares that calls of this endpoint are long and carry files and output: a message
-// of a stream is counted from its first byte until it is read, and streams get windows for a high
-// throughput over long paths. It does not count a peer's sessions, nor the peers' answers, which
-// gRPC's windows limit. Call it before the first session.
+// SetStreaming declares that calls of this endpoint are long and carry files and output: streams get
+// windows for a high throughput over long paths, and answers count until they are sent. It does not
+// count a peer's sessions, nor the peers' answers, which gRPC's windows limit. Call it before the
+// first session.
 func (e *Endpoint) SetStreaming() {
 	e.window = streamWindow
-	e.accepted.streaming = true
+	e.accepted.answers = true
 	e.accepted.bytes = limit.NewCounter[string](limit.Bounds{
 		What: "bytes of messages that are not read yet", TotalSetting: "limits.node_bytes_total", KeySetting: "limits.node_bytes",
 	})
@@ -198,6 +207,7 @@ func serverOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ReadBufferSize(0), grpc.MaxHeaderListSize(maxHeader),
 		grpc.InTapHandle(begin), grpc.UnaryInterceptor(serveUnary), grpc.StreamInterceptor(serveStream),
+		grpc.ForceServerCodecV2(newCodec()),
 	}
 }
 
@@ -231,7 +241,7 @@ func serveUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler g
 		return nil, err
 	}
 	resp, err := handler(ctx, req)
-	if m, ok := resp.(proto.Message); ok && err == nil && c.purse != nil && c.purse.accounts.streaming {
+	if m, ok := resp.(proto.Message); ok && err == nil && c.purse != nil && c.purse.accounts.answers {
 		if over := c.purse.add(c.stream, proto.Size(m)); over != nil { // until it has been sent, which takes as long as the peer wants
 			c.purse.exceed(over, false)
 			return nil, Status(fmt.Errorf("%v: %w", c.purse.by, over))
@@ -248,27 +258,28 @@ func serveStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handle
 	return handler(srv, &beginning{ServerStream: ss, call: c})
 }
 
-// beginning is a stream of messages that reports when the first has arrived, and when each is read.
+// beginning is a stream of messages that reports when the first has arrived, and counts each.
 type beginning struct {
 	grpc.ServerStream
 	call *call
 }
 
 func (b *beginning) RecvMsg(m any) error {
-	err := b.ServerStream.RecvMsg(m)
+	if b.call.purse != nil {
+		b.call.purse.handled(b.call.stream)
+	}
+	err := b.call.receive(m, b.ServerStream.RecvMsg)
 	if err == nil {
 		b.call.messageReceived()
-		if b.call.purse != nil {
-			b.call.purse.read(b.call.stream)
-		}
 	}
 	return err
 }
 
 // streamBudget is one HTTP/2 connection's share of its peer's accounts of open calls and of bytes.
-// The bytes of a call count until the call is over, by the frames in either direction, or until the
-// message is read: gRPC buffers a connection's bytes as fast as they arrive, whether or not a
-// handler reads them, and keeps its answers until the peer reads them.
+// The bytes of a message count until it is decoded: gRPC buffers a connection's bytes as fast as they
+// arrive, whether or not a handler reads them, and keeps its answers until the peer reads them. The
+// message in memory counts until the handler asks for the next one, or the call is over by the frames
+// in either direction.
 type streamBudget struct {
 	who      string
 	by       string // this end, as refusals name it
@@ -291,8 +302,9 @@ func newPurse(who, by string, a *accounts, open *limit.Counter[string], exceed f
 // taken is one call's share.
 type taken struct {
 	counted  bool // among the unanswered calls
-	bytes    int  // of all messages below, and of what is not split into messages
+	bytes    int  // all that counts: of the messages below, and of what is not split into messages
 	messages messages
+	decoded  int // of the latest message in memory
 }
 
 // frameCost is gRPC's memory for a frame besides its bytes, so that many small frames cannot evade
@@ -339,7 +351,7 @@ func (p *streamBudget) received(stream uint32, n int) error {
 		return nil // gRPC keeps nothing of that
 	}
 	err := p.add(stream, n+frameCost)
-	if err == nil && p.accounts.streaming {
+	if err == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if t := p.calls[stream]; t != nil {
@@ -379,20 +391,46 @@ func (p *streamBudget) tryAdd(stream uint32, n int) error {
 func (p *streamBudget) body(stream uint32, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.calls[stream]; t != nil && p.accounts.streaming {
+	if t := p.calls[stream]; t != nil {
 		t.messages.scan(b)
 	}
 }
 
-// read releases the first unread message of a stream.
-func (p *streamBudget) read(stream uint32) {
+// handled releases a call's message in memory.
+func (p *streamBudget) handled(stream uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t := p.calls[stream]; t != nil {
-		n := t.messages.read()
-		p.accounts.bytes.Give(p.who, n)
-		t.bytes -= n
+		p.accounts.bytes.Give(p.who, t.decoded)
+		t.bytes -= t.decoded
+		t.decoded = 0
 	}
+}
+
+// decode counts the oldest message that has arrived as what it will take in memory, in place of its
+// bytes. A call that is over needs none.
+func (p *streamBudget) decode(stream uint32, cost int) error {
+	p.mu.Lock()
+	t := p.calls[stream]
+	if t == nil {
+		p.mu.Unlock()
+		return context.Canceled
+	}
+	before := t.messages.read() + t.decoded
+	if more := cost - before; more > 0 {
+		t.decoded = before
+		p.mu.Unlock()
+		if err := p.add(stream, more); err != nil {
+			return err
+		}
+		p.mu.Lock()
+	} else {
+		p.accounts.bytes.Give(p.who, -more)
+		t.bytes += more
+	}
+	t.decoded = cost
+	p.mu.Unlock()
+	return nil
 }
 
 func (p *streamBudget) streamEnded(stream uint32) {

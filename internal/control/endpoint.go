@@ -75,9 +75,9 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 	e.rpc = grpc.NewServer(append(serverOptions(), grpc.Creds(streamCredentials{}), grpc.WaitForHandlers(true),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow))...)
 	e.half = accept.NewHalfOpen(standardHalfOpen, e.turnedAway)
-	controlpb.RegisterTrustServer(e.rpc, trustService{e: e})
+	controlpb.RegisterTrustServer(Counted(e.rpc), trustService{e: e})
 	if register != nil {
-		register(e.rpc)
+		register(Counted(e.rpc))
 	}
 	return e
 }

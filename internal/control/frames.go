@@ -132,9 +132,13 @@ func newMetered(c net.Conn, calls bool, p *streamBudget, closed func()) *metered
 
 func (m *metered) Read(b []byte) (int, error) {
 	n, err := m.from.Read(b)
+	body := m.purse.body
+	if !m.calls {
+		body = nil
+	}
 	over := m.in.scan(b[:n], func(kind, flags byte, stream uint32, length int) error {
 		switch {
-		case kind == frameData && flags&flagPadded != 0 && m.purse.accounts.streaming:
+		case kind == frameData && flags&flagPadded != 0 && m.calls:
 			return errPadded
 		case kind == frameData:
 			return m.purse.received(stream, length)
@@ -145,7 +149,7 @@ func (m *metered) Read(b []byte) (int, error) {
 			return m.purse.opened(stream)
 		}
 		return nil
-	}, m.purse.body)
+	}, body)
 	if over != nil {
 		if over != errClosed { // otherwise it was reported already
 			m.purse.exceed(over, true)

@@ -10,8 +10,9 @@ import (
 )
 
 // Meter bounds what the callers of a gRPC server that is not an Endpoint's may have in flight. A
-// message of a stream is counted from its first byte until it is read, all else until the call is
-// over. Safe for concurrent use.
+// message is counted from its first byte until it is decoded, and then as what it takes in memory
+// until the handler asks for the next one, or the call is over. Register services by Counted. Safe for
+// concurrent use.
 type Meter struct {
 	accounts *accounts
 	by       string
@@ -26,7 +27,7 @@ type MeterNames struct{ Calls, CallsPerKey, Bytes, BytesPerKey string }
 // over must not block.
 func NewMeter(b Budget, by string, names MeterNames, over func(who string, err error)) *Meter {
 	a := newAccounts(b)
-	a.streaming = true
+	a.answers = true
 	counter := func(what, total, key string) *limit.Counter[string] {
 		return limit.NewCounter[string](limit.Bounds{What: what, TotalSetting: "limits." + total, KeySetting: "limits." + key})
 	}

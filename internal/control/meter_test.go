@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
 // taker is a server of streams whose messages it reads, or never does.
@@ -37,7 +37,7 @@ func newTaker(t *testing.T, b control.Budget) *taker {
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "t", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
 		{StreamName: "Read", ClientStreams: true, ServerStreams: true, Handler: stream(func(ss grpc.ServerStream) error {
 			for {
-				if err := ss.RecvMsg(new(wrapperspb.BytesValue)); errors.Is(err, io.EOF) {
+				if err := ss.RecvMsg(new(controlpb.StatusResponse)); errors.Is(err, io.EOF) {
 					return nil
 				} else if err != nil {
 					return err
@@ -127,7 +127,7 @@ func open(t *testing.T, c *grpc.ClientConn, method string) grpc.ClientStream {
 // talk sends messages and waits for the answer to each.
 func talk(s grpc.ClientStream, n, size int) error {
 	for range n {
-		if err := s.SendMsg(wrapperspb.Bytes(make([]byte, size))); err != nil {
+		if err := s.SendMsg(&controlpb.StatusResponse{Json: make([]byte, size)}); err != nil {
 			return s.RecvMsg(new(emptypb.Empty))
 		}
 		if err := s.RecvMsg(new(emptypb.Empty)); err != nil {
@@ -152,8 +152,14 @@ func TestMeterGivesBackWhatIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, s := range []grpc.ClientStream{long, short} {
+		s.CloseSend()
+		if err := s.RecvMsg(new(emptypb.Empty)); !errors.Is(err, io.EOF) {
+			t.Fatalf("the end of a stream: %v", err)
+		}
+	}
 	if n := k.used(); n != 0 {
-		t.Errorf("%d bytes are counted, and all were read", n)
+		t.Errorf("%d bytes are counted, and the calls are over", n)
 	}
 }
 
@@ -166,7 +172,7 @@ func TestMeterCountsWhatIsNotRead(t *testing.T) {
 		for range 40 {
 			s := open(t, c, "Ignore")
 			go func() {
-				for s.SendMsg(wrapperspb.Bytes(make([]byte, size))) == nil {
+				for s.SendMsg(&controlpb.StatusResponse{Json: make([]byte, size)}) == nil {
 				}
 				ended <- s.RecvMsg(new(emptypb.Empty))
 			}()
@@ -193,7 +199,7 @@ func TestMeterOfAll(t *testing.T) {
 	for range 14 { // of 64 KiB each
 		s := open(t, c, "Ignore")
 		go func() {
-			for s.SendMsg(wrapperspb.Bytes(make([]byte, 8<<10))) == nil {
+			for s.SendMsg(&controlpb.StatusResponse{Json: make([]byte, 8<<10)}) == nil {
 			}
 		}()
 	}

@@ -265,7 +265,7 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Dur
 				return nil, err
 			}
 			return newMetered(c, false, e.newStreamBudget(s, nil), nil), nil
-		}), grpc.WithMaxHeaderListSize(maxHeader),
+		}), grpc.WithMaxHeaderListSize(maxHeader), Bounded(),
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
 		grpc.WithUnaryInterceptor(s.unary), grpc.WithStreamInterceptor(s.stream),
 		grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),

@@ -125,9 +125,12 @@ func (t trustService) Renew(ctx context.Context, req *controlpb.RenewRequest) (*
 	return &controlpb.RenewResponse{Chain: chain}, nil
 }
 
-// maxCut bounds the processes of one Cut, so that the call stays below gRPC's 4 MiB; longer lists
-// take several calls.
-const maxCut = 10_000
+// The processes of one Cut: at most, and as many as are sent in one, so that it stays below
+// decode.MaxBytes.
+const (
+	maxCut  = 10_000
+	sentCut = 400
+)
 
 // Cut implements controlpb.TrustServer.
 func (t trustService) Cut(ctx context.Context, req *controlpb.CutRequest) (*controlpb.CutResponse, error) {
@@ -155,9 +158,9 @@ func (t trustService) Cut(ctx context.Context, req *controlpb.CutRequest) (*cont
 // Cut asks the peer to end the links of processes; see Trust. A peer that does not know the call
 // has none of these links, or is of an older version and keeps them.
 func (s *Session) Cut(ctx context.Context, processes []overlay.ProcessName, reason string) (links int, err error) {
-	for rest := processes; len(rest) > 0; rest = rest[min(maxCut, len(rest)):] {
+	for rest := processes; len(rest) > 0; rest = rest[min(sentCut, len(rest)):] {
 		req := &controlpb.CutRequest{Reason: reason}
-		for _, p := range rest[:min(maxCut, len(rest))] {
+		for _, p := range rest[:min(sentCut, len(rest))] {
 			req.Processes = append(req.Processes, ProcessToPB(p))
 		}
 		resp, err := controlpb.NewTrustClient(s.Conn()).Cut(ctx, req)

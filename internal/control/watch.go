@@ -73,18 +73,24 @@ func (s *Session) watch() {
 // that end.
 func (s *Session) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	defer s.pulse.call()()
-	return s.explain(ctx, invoke(ctx, method, req, reply, cc, opts...))
+	answer := s.newShare()
+	defer answer.release(true)
+	return s.explain(ctx, answer.receive(reply, func(reply any) error { return invoke(ctx, method, req, reply, cc, opts...) }))
 }
 
 func (s *Session) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	end := s.pulse.call()
+	over, answer := s.pulse.call(), s.newShare()
+	end := func() {
+		over()
+		answer.release(true)
+	}
 	c, err := open(ctx, desc, cc, method, opts...)
 	if err != nil {
 		end()
 		return nil, s.explain(ctx, err)
 	}
 	context.AfterFunc(ctx, end) // for callers that do not read to the end
-	return &watchedStream{c, ctx, s, end}, nil
+	return &watchedStream{c, ctx, s, answer, end}, nil
 }
 
 // watchedStream is a call with several answers.
@@ -92,7 +98,8 @@ type watchedStream struct {
 	grpc.ClientStream
 	ctx     context.Context
 	session *Session
-	end     func() // of the pulse's call
+	answer  *share
+	end     func() // of the pulse's call, and of the share
 }
 
 func (w *watchedStream) SendMsg(m any) error {
@@ -100,7 +107,7 @@ func (w *watchedStream) SendMsg(m any) error {
 }
 
 func (w *watchedStream) RecvMsg(m any) error {
-	err := w.ClientStream.RecvMsg(m)
+	err := w.answer.receive(m, w.ClientStream.RecvMsg)
 	if err != nil {
 		w.end()
 	}

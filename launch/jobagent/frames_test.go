@@ -2,13 +2,16 @@ package jobagent
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // A message is received as it was sent, and no prefix is accepted.
@@ -35,9 +38,30 @@ func TestFrames(t *testing.T) {
 	if err := readFrame(bytes.NewReader([]byte{0xff, 0, 0, 0}), got); err == nil {
 		t.Error("a message of 4 GiB is read")
 	}
-	if err := writeFrame(io.Discard, &gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: &gatepb.StagePart{Data: make([]byte, maxFrame)}}}); err == nil {
+	if err := writeFrame(io.Discard, &gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: &gatepb.StagePart{Data: make([]byte, 5<<20)}}}); err == nil {
 		t.Error("a message beyond the bound is sent")
 	}
+}
+
+// What an agent sends is bounded by its type, before it is read and before it is decoded.
+func TestFramesAreBounded(t *testing.T) {
+	endless := io.MultiReader(bytes.NewReader([]byte{0, 1, 0, 1}), neverRead{t}) // 64 KiB and a byte
+	if err := readFrame(endless, &gatepb.FromAgent{}); err == nil {
+		t.Error("65537 bytes of an agent are taken")
+	}
+	start := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), bytes.Repeat([]byte{0x1a, 0}, 500_000)) // processes
+	launch := protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), start)
+	b := append(binary.BigEndian.AppendUint32(nil, uint32(len(launch))), launch...)
+	if err := readFrame(bytes.NewReader(b), &gatepb.ToAgent{}); !errors.Is(err, overlay.ErrOverloaded) {
+		t.Errorf("half a million empty processes: %v", err)
+	}
+}
+
+type neverRead struct{ t *testing.T }
+
+func (r neverRead) Read([]byte) (int, error) {
+	r.t.Error("the message is read")
+	return 0, io.EOF
 }
 
 func FuzzFrame(f *testing.F) {

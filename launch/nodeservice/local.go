@@ -44,7 +44,7 @@ func Connect(helper string) (*grpc.ClientConn, error) {
 		}),
 		// Finds a restarted helper quickly.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithAuthority("gate"), grpc.WithDisableServiceConfig())
+		grpc.WithAuthority("gate"), grpc.WithDisableServiceConfig(), control.Bounded())
 }
 
 // At returns a context whose calls, on a connection of Connect, are forwarded to the node service

@@ -328,10 +328,28 @@ func (k *NodeService) closeStore() {
 	k.store, k.lock = nil, nil
 }
 
+// What a list of reservations has of arguments, in bytes: of one job, and of all.
+const (
+	maxListedArgs    = 4 << 10
+	maxAllListedArgs = 128 << 10
+)
+
+// listedArgs returns the beginning of a job's arguments, within what is left for them.
+func listedArgs(argv []string, left int) (some []string, size int) {
+	left = min(left, maxListedArgs)
+	for _, a := range argv {
+		if size += len(a) + 4; size > left { // and a tag with a length
+			return append(some, "..."), left
+		}
+		some = append(some, a)
+	}
+	return some, size
+}
+
 // list returns the node's reservations, the oldest first. It includes the arguments of jobs that
-// who may end.
+// who may end, and only the beginning if they are long.
 func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
-	all := &gatepb.JobsResponse{}
+	all, left := &gatepb.JobsResponse{}, maxAllListedArgs
 	err := k.do(func(now time.Time) {
 		for _, s := range k.node.List() {
 			b := k.bookings[s.Key]
@@ -348,7 +366,9 @@ func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 			if p := b.program; p != nil {
 				j.Ranks, j.Replicas, j.Places = uint32(p.size), uint32(p.replicas), b.live(p)
 				if mayKill(who, b.who) {
-					j.Argv = p.argv
+					var size int
+					j.Argv, size = listedArgs(p.argv, left)
+					left -= size
 				}
 			}
 			all.Jobs = append(all.Jobs, j)

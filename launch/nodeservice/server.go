@@ -67,11 +67,11 @@ func New(settings Settings) (*Server, error) {
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
 	g.meter = g.newLocalMeter()
 	g.local = newLocalServer(g.meter)
-	gatepb.RegisterGateServer(g.local, &service{
+	gatepb.RegisterGateServer(control.Counted(g.local), &service{
 		node: nodeService, distances: far, caller: func(ctx context.Context) (Asker, error) { return localCaller(ctx, settings.Node) },
 		reach: g.sessions.reach,
 	})
-	gatepb.RegisterDeskServer(g.local, &hostsServer{hosts: settings.Hosts})
+	gatepb.RegisterDeskServer(control.Counted(g.local), &hostsServer{hosts: settings.Hosts})
 	return g, nil
 }
 

@@ -89,9 +89,6 @@ func (g *Grid) Hosts(ctx context.Context) (all []Host, stale string, err error) 
 	return hosts, list.Stale, nil
 }
 
-// maxList bounds the list of hosts.
-const maxList = 16 << 20
-
 // stateAway is the state of a host whose helper is unreachable.
 const stateAway = "away"
 

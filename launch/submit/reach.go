@@ -111,7 +111,7 @@ func (g *Grid) List(ctx context.Context) (*gatepb.HostsResponse, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	list, err := gatepb.NewDeskClient(g.conn).Hosts(ctx, &gatepb.HostsRequest{}, grpc.MaxCallRecvMsgSize(maxList))
+	list, err := gatepb.NewDeskClient(g.conn).Hosts(ctx, &gatepb.HostsRequest{})
 	if err != nil {
 		return nil, &NoList{control.FromStatus(err)}
 	}

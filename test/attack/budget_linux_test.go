@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -327,6 +328,7 @@ func TestBudgets(t *testing.T) {
 		b.audited(t, "frontal", "the sessions", refusedFor("session", "limits.peer_sessions"))
 		b.counted(t, "frontal hidden", "peer_sessions")
 	})
+	t.Run("messages of much memory", b.amplified)
 	t.Run("waits", b.waits)
 	t.Run("registrations", b.registrations)
 	for _, port := range b.ports(t) {
@@ -364,6 +366,90 @@ func (b *budgeted) session(t *testing.T, id control.Identity, daemon, from strin
 		t.Cleanup(func() { s.Close() })
 	}
 	return s, err
+}
+
+// over reports whether a session has ended.
+func over(s *control.Session) bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// amplified sends requests that take some hundred times their bytes in memory, in messages of several
+// lengths, and reports about sites that it invents, as a node of a site and as the frontal of one.
+func (b *budgeted) amplified(t *testing.T) {
+	for _, attacker := range []struct {
+		id           control.Identity
+		daemon, from string
+		port         uint16
+		methods      []string
+	}{
+		{hostile, "frontal hidden", "hidden/n1", 7440, []string{
+			controlpb.Directory_Register_FullMethodName, controlpb.Directory_Publish_FullMethodName, controlpb.Directory_Resolve_FullMethodName,
+			controlpb.Directory_Withdraw_FullMethodName, controlpb.Nodes_Account_FullMethodName,
+		}},
+		{control.Identity{Role: control.RoleFrontal, Site: "third"}, "broker", "public/stranger", 443, []string{
+			controlpb.Directory_Register_FullMethodName, controlpb.Directory_Publish_FullMethodName, controlpb.Directory_Resolve_FullMethodName,
+			controlpb.Sites_Hosts_FullMethodName, controlpb.Traffic_Carried_FullMethodName,
+		}},
+	} {
+		t.Run(attacker.id.String(), func(t *testing.T) {
+			files, err := b.Issue(attacker.id, time.Now().Add(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.begin(t)
+			ctx, cancel := context.WithCancel(b.Ctx)
+			var attack sync.WaitGroup
+			defer attack.Wait()
+			defer cancel()
+			// again calls until the end, on a session that is opened anew when it has been ended.
+			again := func(call func(*control.Session)) {
+				e, cfg := b.Visitor(t, files, attacker.daemon, attacker.from, attacker.port)
+				attack.Go(func() {
+					for ctx.Err() == nil {
+						s, err := e.Dial(ctx, cfg)
+						if err != nil {
+							continue // the sessions of before are not closed yet
+						}
+						for ctx.Err() == nil && !over(s) {
+							call(s)
+						}
+						s.Close()
+					}
+				})
+			}
+			for _, method := range attacker.methods {
+				for _, n := range []int{1_900_000, 30_000} {
+					again(func(s *control.Session) {
+						request := &controlpb.AccountRequest{} // it carries what it does not know as it is
+						request.ProtoReflect().SetUnknown(bytes.Repeat([]byte{10, 0}, n))
+						if err := s.Conn().Invoke(ctx, method, request, &controlpb.AccountResponse{}); err == nil {
+							t.Errorf("%s with %d empty elements is answered", method, n)
+						}
+					})
+				}
+			}
+			invented := 0
+			again(func(s *control.Session) {
+				invented++
+				controlpb.NewDirectoryClient(s.Conn()).Report(ctx, &controlpb.ReportRequest{
+					Target: &controlpb.Process{Job: "x"}, TargetSite: fmt.Sprint("made-up-", invented), Technique: uint32(overlay.Direct), Plan: 1,
+					Fault: &controlpb.Fault{Code: 5, Text: strings.Repeat("x", 60<<10)},
+				})
+			})
+			for range 3 {
+				b.served(t, "hidden/n3", "closed/n4")
+			}
+			b.bounded(t)
+		})
+	}
+	for _, daemon := range []string{"frontal", "broker"} {
+		b.audited(t, daemon, "the messages", refusedFor("budget", "would take more than"))
+	}
 }
 
 // waits asks for 20,000 processes that never start.
@@ -418,15 +504,25 @@ func (b *budgeted) registrations(t *testing.T) {
 		points = append(points, control.RegistrationToPB(p))
 		names = append(names, &controlpb.Withdrawal{Process: control.ProcessToPB(p.Process), Generation: 1})
 	}
-	resp, err := d.Register(b.Ctx, &controlpb.RegisterRequest{Points: points})
-	if err != nil || len(resp.Faults) != 5000-4096 || !strings.Contains(resp.Faults[0].Text, "the limit of 4096 registered processes for n9 is reached (limits.processes_per_node)") {
-		t.Fatalf("%d refused: %.300v, %v", len(resp.GetFaults()), resp, err)
+	const inOneCall = 200
+	var faults []*controlpb.Fault
+	for some := range slices.Chunk(points, inOneCall) {
+		resp, err := d.Register(b.Ctx, &controlpb.RegisterRequest{Points: some})
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults = append(faults, resp.Faults...)
+	}
+	if len(faults) != 5000-4096 || !strings.Contains(faults[0].Text, "the limit of 4096 registered processes for n9 is reached (limits.processes_per_node)") {
+		t.Fatalf("%d refused: %.300v", len(faults), faults)
 	}
 	b.served(t, "hidden/n3", "closed/n4")
 	b.audited(t, "frontal", "the registrations", refusedFor("access-point", "limits.processes_per_node"))
 	b.counted(t, "frontal hidden", "processes_per_node")
-	if _, err := d.Withdraw(b.Ctx, &controlpb.WithdrawRequest{Processes: names[:4096]}); err != nil {
-		t.Error(err)
+	for some := range slices.Chunk(names[:4096], inOneCall) {
+		if _, err := d.Withdraw(b.Ctx, &controlpb.WithdrawRequest{Processes: some}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

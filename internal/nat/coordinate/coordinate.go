@@ -26,6 +26,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit/decode"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -155,7 +156,7 @@ func marshal(m proto.Message) []byte {
 }
 
 func unmarshal(b []byte, m proto.Message) error {
-	if err := proto.Unmarshal(b, m); err != nil {
+	if err := decode.Unmarshal(b, m); err != nil {
 		return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
 	}
 	return nil
