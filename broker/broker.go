@@ -158,6 +158,8 @@ func (b *Broker) sweep(ctx context.Context) {
 			known := func(id overlay.SiteID) bool { _, err := b.registry.Site(id); return err == nil }
 			b.measured.keep(known)
 			b.policies.keep(known)
+			b.outcomes.drop(known)
+			b.traffic.Expire(now)
 		}
 	}
 }

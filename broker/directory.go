@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -24,8 +25,9 @@ type directory struct {
 
 // Bounds of one call.
 const (
-	maxQuestions = 10_000          // their answers fit gRPC's 4 MiB
+	maxQuestions = 10_000
 	maxAwait     = 5 * time.Minute // a caller that waits longer calls again
+	maxLogged    = 16              // refusals that are logged one by one
 )
 
 // malformed wraps a conversion error as wire.ErrMalformed.
@@ -40,7 +42,9 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 	resp := &controlpb.RegisterResponse{}
 	refuse := func(err error) {
 		d.b.counters.fault(err)
-		d.b.log.Info("access point refused", "by", s.Peer().String(), "error", err)
+		if len(resp.Faults) < maxLogged {
+			d.b.log.Info("access point refused", "by", s.Peer().String(), "error", err)
+		}
 		d.b.auditRefusal(s.Peer().String(), "access-point", err)
 		resp.Faults = append(resp.Faults, control.Fault(err))
 	}
@@ -89,6 +93,9 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 		points = append(points, point)
 	}
 	flush()
+	if n := len(resp.Faults); n > maxLogged {
+		d.b.log.Info("more access points refused", "by", s.Peer().String(), "count", n-maxLogged)
+	}
 	if shown && len(resp.Faults) == 0 {
 		for i, p := range granted {
 			if p == nil { // a list has no nil elements
@@ -308,12 +315,12 @@ func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*c
 		return nil, d.b.fail(malformed(err))
 	}
 	d.b.counters.reports.Add(1)
-	if overlay.CheckName("site", req.GetTargetSite()) == nil {
+	if _, err := d.b.registry.Site(overlay.SiteID(req.GetTargetSite())); err == nil { // others would be as many as a peer invents
 		d.b.outcomes.note(s.Peer().Site, overlay.SiteID(req.TargetSite), technique, float64(req.SetupUs)/1000, wire.Code(min(req.GetFault().GetCode(), 255)), req.GetFault().GetText(), time.Now())
 	}
 	if req.Fault != nil {
 		d.b.log.Info("connection failed", "by", s.Peer().String(), "job", name.Job, "target", name.Rank,
-			"generation", req.GetGeneration(), "technique", technique.String(), "error", req.Fault.Text)
+			"generation", req.GetGeneration(), "technique", technique.String(), "error", limit.Text(req.Fault.Text, maxReason))
 	}
 	return &controlpb.ReportResponse{}, nil
 }

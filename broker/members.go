@@ -9,6 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -103,10 +104,15 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 	return resp, nil
 }
 
+// rateLimit returns a copy of what a proxy says of a limit, with no more text than it may have.
+func rateLimit(m *controlpb.RateLimit) *controlpb.RateLimit {
+	return control.RateLimitToPB(quota.Rate(min(m.GetRate(), 1<<62)), m.GetRule())
+}
+
 // offer validates an offer.
 func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (registry.Offer, error) {
 	o := registry.Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining(), Named: req.GetNamedTickets(), Limited: req.GetLimitedTickets(),
-		Limit: req.GetLimit(), ProjectLimit: req.GetProjectLimit()}
+		Limit: rateLimit(req.GetLimit()), ProjectLimit: rateLimit(req.GetProjectLimit())}
 	if o.Name != peer.Name {
 		return o, fmt.Errorf("%w: the certificate names proxy %s, the offer proxy %q", overlay.ErrForbidden, peer.Name, o.Name)
 	}

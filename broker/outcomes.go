@@ -2,18 +2,18 @@ package broker
 
 import (
 	"sort"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // outcomes counts the results of techniques between pairs of sites, as frontals report them. No
-// decision uses them; they show an admin which pairs fall back to the relay, and why. maxOutcomes
-// bounds them; outcomes beyond it are not counted.
+// decision uses them; they show an admin which pairs fall back to the relay, and why. Both sites are
+// known to the registry, and maxOutcomes bounds them; outcomes beyond it are not counted.
 type outcomes struct {
 	mu    sync.Mutex // guards the fields below
 	pairs map[outcomeKey]*OutcomeStatus
@@ -88,6 +88,28 @@ func (o *outcomes) keep(one outcome) {
 	o.next = (o.next + 1) % maxLatest
 }
 
+// drop removes the outcomes of sites for which known is false.
+func (o *outcomes) drop(known func(overlay.SiteID) bool) {
+	o.mu.Lock()
+	sites := map[overlay.SiteID]bool{}
+	for key := range o.pairs {
+		sites[key.asker], sites[key.target] = true, true
+	}
+	o.mu.Unlock()
+	for site := range sites {
+		sites[site] = known(site) // without the lock
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key := range o.pairs {
+		asker, listed := sites[key.asker]
+		target, both := sites[key.target]
+		if listed && !asker || both && !target {
+			delete(o.pairs, key)
+		}
+	}
+}
+
 // note counts one outcome; reason is empty for a success, and code is the class of a failure.
 func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setupMS float64, code wire.Code, reason string, now time.Time) {
 	if reason == "" {
@@ -101,9 +123,7 @@ func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setup
 		o.pairs = map[outcomeKey]*OutcomeStatus{}
 	}
 	key := outcomeKey{asker, target, t}
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
-	}
+	reason = limit.Text(reason, maxReason)
 	o.keep(outcome{key, now, setupMS, reason})
 	s := o.pairs[key]
 	if s == nil {

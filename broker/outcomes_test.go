@@ -1,10 +1,14 @@
 package broker
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -42,6 +46,92 @@ func TestOutcomes(t *testing.T) {
 	l := o.latest("c", "d")
 	if len(l) != maxRows || l[0].At != at(9+maxLatest) || l[1].At != at(8+maxLatest) || len(l[0].Reason) > maxReason {
 		t.Errorf("%d latest, the first of %v, of %d bytes", len(l), l[0].At, len(l[0].Reason))
+	}
+}
+
+// Outcomes of sites that are not known any more are removed, and what is kept of a long reason is a copy.
+func TestOutcomesAreDropped(t *testing.T) {
+	var o outcomes
+	long := strings.Repeat("x", 64<<10)
+	o.note("a", "b", overlay.Direct, 0, wire.CodeTimeout, long, time.Unix(1, 0))
+	o.note("b", "c", overlay.Direct, 20, 0, "", time.Unix(1, 0))
+	o.note("d", "a", overlay.Direct, 20, 0, "", time.Unix(1, 0))
+	if r := o.status()[0].Reason; len(r) != maxReason || unsafe.StringData(r) == unsafe.StringData(long) {
+		t.Errorf("a reason of %d bytes, in the memory of the one that was reported", len(r))
+	}
+	o.drop(func(site overlay.SiteID) bool { return site == "a" || site == "b" })
+	if s := o.status(); len(s) != 1 || s[0].Asker != "a" || s[0].Target != "b" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A frontal cannot make the broker keep what it invents: reports about sites of no grid, and counts
+// of bytes to them.
+func TestInventedSites(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	a, _ := g.frontal(openA, nil), g.frontal(closedB, nil)
+	report := func(site string) {
+		t.Helper()
+		if _, err := a.directory.Report(g.ctx(), &controlpb.ReportRequest{
+			Target: control.ProcessToPB(rank(0)), TargetSite: site, Technique: uint32(overlay.Direct), Fault: &controlpb.Fault{Code: 5, Text: strings.Repeat("x", 32<<10)},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 100 {
+		report(fmt.Sprint("made-up", i))
+	}
+	report("siteb")
+	if s := g.b.Status().Outcomes; len(s) != 1 || s[0].Target != "siteb" || s[0].Failed != 1 || len(s[0].Reason) > maxReason {
+		t.Errorf("%d outcomes: %.300v", len(s), s)
+	}
+	if n := len(g.b.outcomes.ring); n != 1 {
+		t.Errorf("%d latest outcomes", n)
+	}
+	counts := &controlpb.CarriedRequest{Life: 1, Carried: []*controlpb.Carried{{From: "sitea", To: "siteb", Bytes: 5}}}
+	for i := range 100 {
+		counts.Carried = append(counts.Carried, &controlpb.Carried{From: "sitea", To: fmt.Sprint("made-up", i), Bytes: 1})
+	}
+	if _, err := controlpb.NewTrafficClient(a.s.Conn()).Carried(g.ctx(), counts); err != nil {
+		t.Fatal(err)
+	}
+	if f := g.b.Status().Traffic; len(f) != 2 || f[0].To != "-" || f[0].From != "sitea" || f[0].Bytes != 100 || f[1].Bytes != 5 {
+		t.Errorf("%+v", f)
+	}
+	if log := g.logs.String(); strings.Count(log, "made-up99") > 1 || len(log) > 1<<20 {
+		t.Errorf("%d bytes are logged", len(log))
+	}
+}
+
+// A call with many refused items is some lines in the log and a count.
+func TestRefusedItemsAreCounted(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	a := g.frontal(openA, nil)
+	register, publish := &controlpb.RegisterRequest{}, &controlpb.PublishRequest{}
+	for range 300 {
+		register.Points = append(register.Points, &controlpb.AccessPoint{})
+		publish.Names = append(publish.Names, &controlpb.Publication{})
+	}
+	points, err := a.directory.Register(g.ctx(), register)
+	if err != nil || len(points.Faults) != 300 {
+		t.Errorf("%d faults, %v", len(points.GetFaults()), err)
+	}
+	names, err := a.directory.Publish(g.ctx(), publish)
+	if err != nil || len(names.Faults) != 300 {
+		t.Errorf("%d faults, %v", len(names.GetFaults()), err)
+	}
+	log := g.logs.String()
+	for _, want := range []string{"access point refused", "name refused"} {
+		if n := strings.Count(log, want); n != maxLogged {
+			t.Errorf("%d lines of %q", n, want)
+		}
+	}
+	for _, want := range []string{"more access points refused", "more names refused"} {
+		if strings.Count(log, want) != 1 {
+			t.Errorf("no line of %q with a count", want)
+		}
 	}
 }
 

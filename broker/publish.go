@@ -32,14 +32,20 @@ func (d directory) Publish(ctx context.Context, req *controlpb.PublishRequest) (
 	for i, err := range d.b.publish(ctx, control.SessionOf(ctx).Peer().Site, holder, good) {
 		bad[index[i]] = err
 	}
+	refused := 0
 	for i, p := range list {
 		if bad[i] != nil {
 			d.b.counters.fault(bad[i])
-			d.b.log.Info("name refused", "name", p.Name, "job", p.Process.Job, "rank", p.Process.Rank, "error", bad[i])
+			if refused++; refused <= maxLogged {
+				d.b.log.Info("name refused", "name", p.Name, "job", p.Process.Job, "rank", p.Process.Rank, "error", bad[i])
+			}
 			continue
 		}
 		d.b.counters.published.Add(1)
 		d.b.log.Info("name published", "name", p.Name, "job", p.Process.Job, "rank", p.Process.Rank)
+	}
+	if refused > maxLogged {
+		d.b.log.Info("more names refused", "by", control.SessionOf(ctx).Peer().String(), "count", refused-maxLogged)
 	}
 	return &controlpb.PublishResponse{Faults: control.Verdicts(bad)}, nil
 }

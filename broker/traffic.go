@@ -38,7 +38,9 @@ func (c carriers) Carried(ctx context.Context, req *controlpb.CarriedRequest) (*
 			return nil, c.b.fail(err)
 		}
 	}
-	c.b.traffic.Note(session.Peer().String(), report, time.Now())
+	by := session.Peer().String()
+	c.b.traffic.Fold(by, report, func(id overlay.SiteID) bool { _, err := c.b.registry.Site(id); return err == nil })
+	c.b.traffic.Note(by, report, time.Now())
 	resp := &controlpb.CarriedResponse{}
 	for _, e := range report.Ask {
 		resp.Sites = append(resp.Sites, c.sites(e))

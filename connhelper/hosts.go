@@ -7,6 +7,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -15,6 +16,9 @@ import (
 // hostsWait is how long Hosts waits for a session. A user is waiting for the list, and it is longer
 // than a restart of the frontal takes.
 const hostsWait = 3 * time.Second
+
+// maxStale bounds the reason for a list that is not current, in bytes.
+const maxStale = 1 << 10
 
 // Hosts returns the nodes of the grid, including this one, in the order of offer.Compare. The
 // frontal answers from a cache of some seconds. Hosts waits for a session with the frontal, but not
@@ -34,7 +38,7 @@ func (h *Helper) Hosts(ctx context.Context) (offer.List, error) {
 	if err != nil {
 		return offer.List{}, fmt.Errorf("helper %v: %w: the list of hosts from %v: %w", h.node, wire.ErrMalformed, f.session.Peer(), err)
 	}
-	return offer.List{Hosts: list, Stale: m.Stale}, nil
+	return offer.List{Hosts: list, Stale: limit.Text(m.Stale, maxStale)}, nil
 }
 
 // Node returns the node that the helper runs on.

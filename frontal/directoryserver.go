@@ -16,6 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -27,6 +28,12 @@ const (
 
 	// maxQuestions bounds the questions of one call.
 	maxQuestions = 16 << 10
+
+	// maxReason bounds the text of a failure that a helper reports, in bytes.
+	maxReason = 2 << 10
+
+	// maxLogged bounds the refusals of one call that are logged one by one.
+	maxLogged = 16
 )
 
 // directoryServer serves the directory calls of helpers.
@@ -85,11 +92,16 @@ func (f *Frontal) logRegistered(id control.Identity, points []*controlpb.AccessP
 	for i, m := range points {
 		if errs[i] != nil {
 			faults = append(faults, control.Fault(errs[i]))
-			f.log.Warn("process refused", "job", m.GetProcess().GetJob(), "rank", m.GetProcess().GetRank(), "node", id.Node().String(), "error", errs[i])
+			if len(faults) <= maxLogged {
+				f.log.Warn("process refused", "job", m.GetProcess().GetJob(), "rank", m.GetProcess().GetRank(), "node", id.Node().String(), "error", errs[i])
+			}
 			f.auditRefusal(id.String(), "access-point", errs[i])
 			continue
 		}
 		f.log.Info("process registered", "job", m.Process.Job, "rank", m.Process.Rank, "node", id.Node().String(), "generation", m.Generation, "local", m.Local)
+	}
+	if n := len(faults); n > maxLogged {
+		f.log.Warn("more processes refused", "node", id.Node().String(), "count", n-maxLogged)
 	}
 	return faults
 }
@@ -277,15 +289,19 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 		return &controlpb.ReportResponse{}, nil
 	}
 	if req.Fault != nil {
+		req.Fault.Text = limit.Text(req.Fault.Text, maxReason)
 		d.f.resolver.Report(name, overlay.Generation(req.Generation))
 		d.f.log.Info("connection failed", "node", id.Node().String(), "job", name.Job, "rank", name.Rank, "generation", req.Generation,
 			"technique", overlay.Technique(min(req.Technique, 255)).String(), "error", req.Fault.GetText())
 	}
-	d.f.up.Report(req)
+	d.f.up.Report(&controlpb.ReportRequest{ // without what this version does not know
+		Target: req.Target, Generation: req.Generation, Technique: req.Technique, Fault: req.Fault, TargetSite: req.TargetSite, SetupUs: req.SetupUs, Plan: req.Plan,
+	})
 	return &controlpb.ReportResponse{}, nil
 }
 
-// remember records the outcome of a technique between this site and another.
+// remember records the outcome of a technique between this site and another, if a broker has named that
+// one: others would be as many as a helper invents.
 func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	number := req.Technique
 	if req.Called != 0 {
@@ -301,6 +317,9 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	}
 	if err := overlay.CheckName("site", string(site)); err != nil {
 		return err
+	}
+	if !f.resolver.KnowsSite(site) {
+		return nil
 	}
 	switch {
 	case req.Called != 0:

@@ -212,6 +212,9 @@ func TestDoubtIsMeasured(t *testing.T) {
 	r.ends(s, "datagrams pass, and the helper is to learn it")
 	r.measuredBy(&measurer{result: probe.Measured{Findings: []probe.Finding{finding(probe.UDP, "false")}}})
 	h := r.helper("a2")
+	if _, err := h.ask(9, false); err != nil { // so that the frontal knows the site
+		t.Fatal(err)
+	}
 	fails := func(technique overlay.Technique) error {
 		_, err := h.dir.Report(h.ctx(), &controlpb.ReportRequest{
 			Target: control.ProcessToPB(proc(9)), TargetSite: "siteb", Plan: 7, Technique: uint32(technique), Fault: control.Fault(overlay.ErrTimeout),

@@ -22,13 +22,20 @@ func (d *directoryServer) Publish(ctx context.Context, req *controlpb.PublishReq
 	if err != nil {
 		return nil, control.Status(err)
 	}
+	refused := 0
 	for i, p := range list {
 		if errs[i] == nil {
 			errs[i] = d.f.publish(ctx, id.Name, p, req.Again)
 		}
-		if errs[i] != nil {
+		if errs[i] == nil {
+			continue
+		}
+		if refused++; refused <= maxLogged {
 			d.f.log.Info("name refused", "name", p.Name, "job", p.Process.Job, "rank", p.Process.Rank, "error", errs[i])
 		}
+	}
+	if refused > maxLogged {
+		d.f.log.Info("more names refused", "node", id.Node().String(), "count", refused-maxLogged)
 	}
 	return &controlpb.PublishResponse{Faults: control.Verdicts(errs)}, nil
 }

@@ -27,6 +27,7 @@ type cache struct {
 	maxAge time.Duration
 	points *lru.Map[overlay.ProcessName, cached]
 	plans  *lru.Map[planFor, *controlpb.Plan]
+	sites  *lru.Map[overlay.SiteID, struct{}] // other sites that a broker named
 	own    overlay.SiteID
 	pushed uint64 // points evicted for lack of space
 }
@@ -45,6 +46,9 @@ const (
 	// maxPlans bounds the cached plans.
 	maxPlans = 4096
 
+	// maxSites bounds the sites that are known to exist.
+	maxSites = 4096
+
 	// maxDigests bounds the digests in one request to the broker. The broker sends plans that
 	// are not listed again, which costs only bytes.
 	maxDigests = 256
@@ -55,6 +59,7 @@ func newCache(own overlay.SiteID, maxPoints int, maxAge time.Duration) *cache {
 		maxAge: maxAge, own: own,
 		points: lru.New[overlay.ProcessName, cached](maxPoints),
 		plans:  lru.New[planFor, *controlpb.Plan](maxPlans),
+		sites:  lru.New[overlay.SiteID, struct{}](maxSites),
 	}
 }
 
@@ -88,6 +93,7 @@ func (c *cache) put(a Answer, now time.Time) {
 	}
 	if a.Plan != nil {
 		c.plans.Put(planFor{overlay.SiteID(a.Plan.Target), a.Name.Job}, a.Plan)
+		c.sites.Put(overlay.SiteID(a.Plan.Target), struct{}{})
 	}
 }
 

@@ -286,7 +286,17 @@ func (r *Resolver) Remember(a Answer) {
 func (r *Resolver) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	sites := r.cache.sites
 	r.cache = newCache(r.cache.own, r.cache.points.Max, r.cache.maxAge)
+	r.cache.sites = sites
+}
+
+// KnowsSite reports whether a broker has named another site in an answer. Forget does not change that.
+func (r *Resolver) KnowsSite(site overlay.SiteID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.cache.sites.Get(site)
+	return known
 }
 
 // Cached answers from the cache only.

@@ -12,6 +12,7 @@ package outcomes
 
 import (
 	"fmt"
+	"maps"
 	"sort"
 	"sync"
 	"time"
@@ -41,6 +42,9 @@ const (
 	// and for twice as long if it still is slower after that.
 	firstInferior = 30 * time.Second
 	maxInferior   = time.Hour
+
+	// siteLife is how long a site without news is remembered.
+	siteLife = 24 * time.Hour
 )
 
 // Memory records the outcomes of the techniques between this site and each other one. All ranks of
@@ -55,7 +59,8 @@ type Memory struct {
 }
 
 type siteMemory struct {
-	plan   uint64 // digest
+	news   time.Time // when something was last recorded
+	plan   uint64    // digest
 	winner overlay.Technique
 	won    time.Time
 	techs  map[overlay.Technique]*techniqueMemory
@@ -83,13 +88,18 @@ type techniqueMemory struct {
 // New returns an empty memory.
 func New() *Memory { return &Memory{sites: map[overlay.SiteID]*siteMemory{}} }
 
-// of returns the data under that plan, and discards data of another plan. The caller holds mu.
-func (m *Memory) of(site overlay.SiteID, plan uint64) *siteMemory {
+// of returns the data under that plan, to record something in it, and discards data of another plan,
+// and of sites without news. The caller holds mu.
+func (m *Memory) of(site overlay.SiteID, plan uint64, now time.Time) *siteMemory {
 	s := m.sites[site]
+	if s == nil {
+		maps.DeleteFunc(m.sites, func(_ overlay.SiteID, s *siteMemory) bool { return now.Sub(s.news) > siteLife })
+	}
 	if s == nil || s.plan != plan {
 		s = &siteMemory{plan: plan, techs: map[overlay.Technique]*techniqueMemory{}}
 		m.sites[site] = s
 	}
+	s.news = now
 	return s
 }
 
@@ -104,7 +114,7 @@ func (s *siteMemory) tech(t overlay.Technique) *techniqueMemory {
 func (m *Memory) Connected(site overlay.SiteID, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of(site, plan)
+	s := m.of(site, plan, now)
 	tm := s.tech(t)
 	s.worksAgain(tm, now)
 	if t != overlay.Relay {
@@ -190,7 +200,7 @@ func (m *Memory) Present(site overlay.SiteID, now time.Time) {
 func (m *Memory) Failed(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of(site, plan)
+	s := m.of(site, plan, now)
 	tm := s.tech(t)
 	tm.failures++
 	if tm.inARow++; tm.inARow == 1 {
@@ -216,7 +226,7 @@ func (m *Memory) Failed(site overlay.SiteID, plan uint64, t overlay.Technique, r
 func (m *Memory) Inferior(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of(site, plan)
+	s := m.of(site, plan, now)
 	tm := s.tech(t)
 	if s.winner == t {
 		s.winner = 0

@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
@@ -17,7 +18,7 @@ func RateLimitToPB(rate quota.Rate, rule string) *controlpb.RateLimit {
 	if rate == 0 {
 		return nil
 	}
-	return &controlpb.RateLimit{Rate: uint64(rate), Rule: rule[:min(len(rule), maxRule)]}
+	return &controlpb.RateLimit{Rate: uint64(rate), Rule: limit.Text(rule, maxRule)}
 }
 
 // HeldTo describes what limits a link to a rate: "held to 16Mbit/s by quota.per_job.rate of proxy

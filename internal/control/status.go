@@ -11,13 +11,17 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
+// maxFault bounds the text of a failure, in bytes: of one that is sent, and of one that a peer sent.
+const maxFault = 4 << 10
+
 // Fault converts err to a message: its text, and its class as a wire.Code.
 func Fault(err error) *controlpb.Fault {
-	return &controlpb.Fault{Code: uint32(wire.CodeOf(err)), Text: err.Error()}
+	return &controlpb.Fault{Code: uint32(wire.CodeOf(err)), Text: limit.Text(err.Error(), maxFault)}
 }
 
 // FaultErr is the inverse of Fault; nil for a nil fault.
@@ -25,7 +29,7 @@ func FaultErr(f *controlpb.Fault) error {
 	if f == nil {
 		return nil
 	}
-	return wire.Code(min(f.Code, 255)).Errorf("%s", f.Text)
+	return wire.Code(min(f.Code, 255)).Errorf("%s", limit.Text(f.Text, maxFault))
 }
 
 // Status converts err for gRPC, so that FromStatus at the caller restores its text and its class. A

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,9 @@ const (
 
 	// Old is how long a daemon's report counts as current.
 	Old = 15 * time.Second
+
+	// kept is how long the flows of a daemon are kept after its last report.
+	kept = 24 * time.Hour
 
 	// maxFlows bounds the flows that a Meter keeps of all daemons together.
 	maxFlows = 100_000
@@ -58,6 +62,28 @@ type Flow struct {
 	Rule     string     `json:"rule,omitempty"`     // the reason of the last wait
 	RuleRate quota.Rate `json:"rule_rate,omitzero"` // shared by all links under the rule
 	At       time.Time  `json:"at"`                 // time of the last report
+}
+
+// Fold replaces sites in a report for which known is false by Unknown, so that a daemon cannot invent
+// any. Pairs of which the daemon has reported before stay, for a site may be gone for a while.
+func (m *Meter) Fold(by string, r Report, known func(overlay.SiteID) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := func(id overlay.SiteID) overlay.SiteID {
+		if id == Unknown || known(id) {
+			return id
+		}
+		return Unknown
+	}
+	for p, c := range maps.Clone(r.Counts) {
+		if d := m.by[by]; d != nil && d.flows[p] != nil {
+			continue
+		}
+		if to := (Pair{of(p.From), of(p.To)}); to != p {
+			delete(r.Counts, p)
+			r.Counts[to] = r.Counts[to].Plus(c)
+		}
+	}
 }
 
 // Note records a report.
@@ -107,6 +133,18 @@ func (m *Meter) Note(by string, r Report, now time.Time) {
 	}
 	if d.since.IsZero() || took >= least {
 		d.since, d.base = now, r.Counts
+	}
+}
+
+// Expire removes the flows of daemons that have not reported for a day.
+func (m *Meter) Expire(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for by, d := range m.by {
+		if now.Sub(d.heard) > kept {
+			m.flows -= len(d.flows)
+			delete(m.by, by)
+		}
 	}
 }
 

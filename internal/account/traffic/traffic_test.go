@@ -165,3 +165,41 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// Counts of sites that are not known are one of an unknown site, in either direction, and nothing is lost.
+func TestFold(t *testing.T) {
+	r := Report{Counts: map[Pair]Count{
+		{"a", "b"}: {Bytes: 1}, {"a", "x"}: {Bytes: 2, Links: 1}, {"a", "y"}: {Bytes: 4, Links: 2}, {"x", "a"}: {Bytes: 8}, {"x", "y"}: {Bytes: 16},
+		{Unknown, Unknown}: {Bytes: 32}, {"a", Unknown}: {Bytes: 64},
+	}}
+	var m Meter
+	known := func(site overlay.SiteID) bool { return site == "a" || site == "b" }
+	m.Fold("proxy p1", r, known)
+	if want := (map[Pair]Count{
+		{"a", "b"}: {Bytes: 1}, {"a", Unknown}: {Bytes: 70, Links: 3}, {Unknown, "a"}: {Bytes: 8}, {Unknown, Unknown}: {Bytes: 48},
+	}); !reflect.DeepEqual(r.Counts, want) {
+		t.Errorf("%+v", r.Counts)
+	}
+	m.Note("proxy p1", r, time.Unix(1, 0))
+	again := Report{Counts: map[Pair]Count{{"a", "b"}: {Bytes: 2}}}
+	m.Fold("proxy p1", again, func(overlay.SiteID) bool { return false })
+	if want := (map[Pair]Count{{"a", "b"}: {Bytes: 2}}); !reflect.DeepEqual(again.Counts, want) {
+		t.Errorf("sites that are gone for a while: %+v", again.Counts)
+	}
+}
+
+// The flows of a daemon that is gone are removed after a day, and make room for others.
+func TestExpire(t *testing.T) {
+	var m Meter
+	now := time.Unix(1_000_000, 0)
+	m.Note("proxy p1", Report{Life: 1, Counts: map[Pair]Count{{"a", "b"}: {Bytes: 1}, {"b", "a"}: {Bytes: 1}}}, now)
+	m.Note("proxy p2", Report{Life: 1, Counts: map[Pair]Count{{"a", "b"}: {Bytes: 1}}}, now.Add(time.Hour))
+	m.Expire(now.Add(kept))
+	if n := len(m.Flows(now)); n != 3 {
+		t.Errorf("%d flows before a day is over", n)
+	}
+	m.Expire(now.Add(kept + time.Minute))
+	if f := m.Flows(now); len(f) != 1 || f[0].By != "proxy p2" || m.flows != 1 {
+		t.Errorf("%+v, counted as %d", f, m.flows)
+	}
+}
