@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -402,15 +403,60 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// So is a flood of a peer's other records, of each kind that it causes, beside those of other peers.
+func TestFloodOfOtherRecords(t *testing.T) {
+	permitted := Record{Event: Decision, Effect: Permitted, Peer: "frontal a"}
+	for name, c := range map[string]struct {
+		record func(i int) Record
+		most   int // records, the sum included
+	}{
+		"refused decisions": {func(i int) Record {
+			return Record{Event: Decision, Effect: Refused, Peer: "frontal a", Rule: fmt.Sprint(i)}
+		}, sampleDecisions + 1},
+		"failed decisions": {func(i int) Record { return Record{Event: Decision, Effect: Failed, Peer: "frontal a"} }, sampleDecisions + 1},
+		"sessions":         {func(i int) Record { return Record{Event: Session, Peer: fmt.Sprintf("frontal a 192.0.2.1:%d", i)} }, sampleFirst + 1},
+		"refusals":         {func(i int) Record { return Record{Event: Refusal, Rule: "session", Peer: fmt.Sprint("192.0.2.1:", i)} }, sampleFirst + 1},
+		"permitted":        {func(int) Record { return permitted }, 3000},
+	} {
+		var s sampler
+		now, written := time.Now(), []Record(nil)
+		add := func(r Record) {
+			if r.Time = now; s.take(&r) {
+				written = append(written, r)
+			}
+		}
+		for i := range 3000 {
+			add(c.record(i))
+		}
+		other := c.record(0)
+		other.Peer, other.Rule = "frontal b 192.0.2.2:1", "another"
+		add(other)
+		if len(written) == 0 || written[len(written)-1].Peer != other.Peer {
+			t.Errorf("%s: another's is not written", name)
+		}
+		written = append(written, s.collectDue(now.Add(sampleWindow), false)...)
+		var n uint64
+		for _, r := range written {
+			n += max(r.Count, 1)
+			if r.Event != other.Event || r.Effect != other.Effect {
+				t.Errorf("%s: a record of %s %s", name, r.Event, r.Effect)
+			}
+		}
+		if len(written) > c.most+1 || n != 3001 {
+			t.Errorf("%s: %d records, which stand for %d", name, len(written), n)
+		}
+	}
+}
+
 // Many rules do not make the table of omitted refusals grow.
 func TestSamplerBound(t *testing.T) {
 	var s sampler
 	now := time.Now()
-	for i := range 10 * sampleRules {
+	for i := range 10 * sampleKinds {
 		s.take(&Record{Event: Refusal, Time: now, Rule: strings.Repeat("r", i)})
 	}
-	if s.rules.Len() > sampleRules+1 {
-		t.Errorf("%d rules", s.rules.Len())
+	if s.kinds.Len() > sampleKinds+1 {
+		t.Errorf("%d kinds", s.kinds.Len())
 	}
 	if more := s.collectDue(now.Add(time.Second), false); more != nil {
 		t.Errorf("before the window's end: %v", more)
