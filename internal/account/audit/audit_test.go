@@ -139,7 +139,7 @@ func TestRotation(t *testing.T) {
 		written(4)
 		for range 100 {
 			n := l.written.Load()
-			l.Append(Record{Event: Session, Reason: strings.Repeat("x", 300)})
+			l.Append(Record{Event: Decision, Effect: Permitted, Reason: strings.Repeat("x", 300)})
 			written(int(n) + 1)
 		}
 		return nil
@@ -336,7 +336,7 @@ func TestQueueFull(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, config(folder))
 	for range queueLen + 7 { // nothing writes yet
-		l.Append(Record{Event: Session})
+		l.Append(Record{Event: Decision, Effect: Permitted})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -453,7 +453,7 @@ func TestSamplerBound(t *testing.T) {
 	var s sampler
 	now := time.Now()
 	for i := range 10 * sampleKinds {
-		s.take(&Record{Event: Refusal, Time: now, Rule: strings.Repeat("r", i)})
+		s.take(&Record{Event: Refusal, Time: now, Rule: fmt.Sprint(i)})
 	}
 	if s.kinds.Len() > sampleKinds+1 {
 		t.Errorf("%d kinds", s.kinds.Len())

@@ -14,8 +14,8 @@ import (
 const (
 	sampleWindow    = 10 * time.Second
 	sampleFirst     = 50
-	sampleDecisions = 500 // of one site's: a job's ranks may all be refused at once, and each for a reason of its own
-	sampleKinds     = 64  // distinguished kinds; further ones count as one
+	sampleDecisions = 500  // of one site's: a job's ranks may all be refused at once, and each for a reason of its own
+	sampleKinds     = 1024 // distinguished kinds; further ones count as one
 )
 
 // others is the kind that stands for all that are too many.
