@@ -25,7 +25,7 @@ type directory struct {
 
 // Bounds of one call.
 const (
-	maxQuestions = 10_000
+	maxQuestions = 1024            // what messages hold, and frontals ask
 	maxAwait     = 5 * time.Minute // a caller that waits longer calls again
 	maxLogged    = 16              // refusals that are logged one by one
 )

@@ -122,7 +122,7 @@ func TestResolveRefusals(t *testing.T) {
 	g.frontal(closedB, nil)
 	a := g.frontal(openA, nil)
 	_, err = a.directory.Resolve(g.ctx(), question(make([]overlay.ProcessName, maxQuestions+1)...))
-	wantStatus(t, "too many", err, overlay.ErrOverloaded, "overloaded: 10001 questions in one call, at most 10000 are answered; ask in several calls")
+	wantStatus(t, "too many", err, overlay.ErrOverloaded, "overloaded: 1025 questions in one call, at most 1024 are answered; ask in several calls")
 	resp, err := a.directory.Resolve(g.ctx(), question(overlay.ProcessName{Job: "no id", Rank: 1}))
 	if err != nil {
 		t.Fatal(err)

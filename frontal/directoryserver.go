@@ -27,7 +27,7 @@ const (
 	maxSignalling = 30 * time.Second
 
 	// maxQuestions bounds the questions of one call.
-	maxQuestions = 16 << 10
+	maxQuestions = 1024
 
 	// maxReason bounds the text of a failure that a helper reports, in bytes.
 	maxReason = 2 << 10
@@ -282,6 +282,9 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 	if err != nil {
 		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 	}
+	if req.Fault != nil {
+		req.Fault.Text = limit.Text(req.Fault.Text, maxReason)
+	}
 	if err := d.f.remember(req); err != nil {
 		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 	}
@@ -289,7 +292,6 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 		return &controlpb.ReportResponse{}, nil
 	}
 	if req.Fault != nil {
-		req.Fault.Text = limit.Text(req.Fault.Text, maxReason)
 		d.f.resolver.Report(name, overlay.Generation(req.Generation))
 		d.f.log.Info("connection failed", "node", id.Node().String(), "job", name.Job, "rank", name.Rank, "generation", req.Generation,
 			"technique", overlay.Technique(min(req.Technique, 255)).String(), "error", req.Fault.GetText())

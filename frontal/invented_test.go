@@ -40,7 +40,7 @@ func TestInventedSites(t *testing.T) {
 	report("made-up")
 	s := r.f.status().Memory
 	if len(s) != 1 || s[0].Site != "siteb" || len(s[0].Techniques) != 1 || len(s[0].Techniques[0].Reason) > maxReason {
-		t.Errorf("remembered: %.300v", s)
+		t.Errorf("remembered: %d sites, %.300q", len(s), fmt.Sprintf("%+v", s))
 	}
 	r.until("the broker has a report", func() bool {
 		r.broker.mu.Lock()
@@ -119,14 +119,9 @@ func TestLongListsTakeSeveralCalls(t *testing.T) {
 	r.broker.names.change(func() { clear(r.broker.names.published) })
 	r.broker.start()
 	r.waitUp()
-	r.broker.locked(func() {
-		if n := len(r.broker.registered); n != ranks-1 || r.broker.registered[300] != nil {
-			t.Errorf("%d processes are registered", n)
-		}
-	})
-	r.broker.names.change(func() {
-		if n := len(r.broker.names.published); n != names {
-			t.Errorf("%d names are published", n)
-		}
+	r.until("all processes but one, and all names, are at the broker", func() (all bool) {
+		r.broker.locked(func() { all = len(r.broker.registered) == ranks-1 && r.broker.registered[300] == nil })
+		r.broker.names.change(func() { all = all && len(r.broker.names.published) == names })
+		return all
 	})
 }

@@ -248,7 +248,7 @@ func TestInferiorMemory(t *testing.T) {
 	}
 	for now = now.Add(time.Hour); ; now = now.Add(2 * time.Minute) {
 		m.Inferior("siteb", 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
-		if m.of("siteb", 1).tech(overlay.HolePunching).inferiorFor > maxInferior {
+		if m.of("siteb", 1, now).tech(overlay.HolePunching).inferiorFor > maxInferior {
 			t.Fatal("left out for ever longer")
 		}
 		if now.Unix() > 2_000_000 {
