@@ -46,7 +46,8 @@ func (h *holding) Resolve(_ context.Context, r *controlpb.ResolveRequest) (*cont
 	return empties(&controlpb.ResolveResponse{}, int(r.KnownPlans[0])), nil
 }
 
-// Introduce sends a small event, and one with many addresses that have nothing in them.
+// Introduce sends a small event, and then one, or as many as there are generations, with many addresses
+// that have nothing in them.
 func (h *holding) Introduce(r *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	h.entered <- 1
 	if err := out.Send(&controlpb.SignalEvent{}); err != nil {
@@ -55,7 +56,12 @@ func (h *holding) Introduce(r *controlpb.SignalRequest, out grpc.ServerStreaming
 	e := &controlpb.SignalEvent{}
 	relay := protowire.AppendTag(nil, 2, protowire.BytesType)
 	e.ProtoReflect().SetUnknown(protowire.AppendBytes(relay, bytes.Repeat([]byte{0x12, 0}, int(r.Port))))
-	return out.Send(e)
+	for range max(r.TargetGeneration, 1) {
+		if err := out.Send(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // held returns a directory's endpoint with a budget, and a session with it.
@@ -180,5 +186,36 @@ func TestMemoryOfCalls(t *testing.T) {
 	ask()
 	if err := receive(t, "a call after them", done); err != nil {
 		t.Error(err)
+	}
+}
+
+// What answers and events take in memory counts until the call is over or the next one comes, and not
+// for longer. Together they are more than the 32 MiB that a peer that was dialled has.
+func TestMemoryOfAnswers(t *testing.T) {
+	h, _, to := held(t, control.Budget{Bytes: 1 << 20, Calls: 100})
+	close(h.release)
+	const many, elements = 300, 4000 // which take some hundred KB
+	for i := range many {
+		if _, err := to.Resolve(t.Context(), &controlpb.ResolveRequest{KnownPlans: []uint64{elements}}); err != nil {
+			t.Fatalf("answer %d: %v", i, err)
+		}
+	}
+	events, err := to.Introduce(t.Context(), &controlpb.SignalRequest{Port: elements, TargetGeneration: many})
+	for err == nil {
+		_, err = events.Recv()
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("events of one call: %v", err)
+	}
+	for i := range many { // the reader leaves them behind
+		ctx, cancel := context.WithCancel(t.Context())
+		events, err := to.Introduce(ctx, &controlpb.SignalRequest{Port: elements})
+		for n := 0; err == nil && n < 2; n++ {
+			_, err = events.Recv()
+		}
+		<-h.entered
+		if cancel(); err != nil {
+			t.Fatalf("events of call %d: %v", i, err)
+		}
 	}
 }

@@ -20,7 +20,6 @@ const (
 
 	pointer, text, slice = 8, 16, 24 // bytes of such a variable
 	wrapper              = 32        // what a field of a oneof lies in
-	entry                = 256       // of a map, beside key, value and what they refer to
 )
 
 // allocated returns at least the memory that n bytes take.
@@ -87,11 +86,9 @@ func learn(m protoreflect.Message) *shape {
 	return s
 }
 
+// fieldOf returns a field of m's type. No message here has a map.
 func fieldOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) *field {
-	switch {
-	case fd.IsMap():
-		return mapOf(m, fd)
-	case fd.IsList():
+	if fd.IsList() {
 		f := plainField(fd)
 		if fd.Message() != nil {
 			f.message = learn(m.NewField(fd).List().NewElement().Message())
@@ -108,15 +105,6 @@ func fieldOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) *field {
 		f.each = wrapper // or a pointer
 	}
 	return f
-}
-
-// mapOf returns a field whose occurrences are messages of a key and a value.
-func mapOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) *field {
-	key, value := plainField(fd.MapKey()), plainField(fd.MapValue())
-	if fd.MapValue().Message() != nil {
-		value.message = learn(m.NewField(fd).Map().NewValue().Message())
-	}
-	return &field{kind: protowire.BytesType, message: &shape{size: entry, fields: map[protowire.Number]*field{1: key, 2: value}}}
 }
 
 // plainField returns a field by its kind alone.
