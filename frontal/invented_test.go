@@ -7,6 +7,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit/decode"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -123,5 +124,10 @@ func TestLongListsTakeSeveralCalls(t *testing.T) {
 		r.broker.locked(func() { all = len(r.broker.registered) == ranks-1 && r.broker.registered[300] == nil })
 		r.broker.names.change(func() { all = all && len(r.broker.names.published) == names })
 		return all
+	})
+	r.broker.locked(func() {
+		if r.broker.largest > decode.MaxBytes {
+			t.Errorf("a call of %d bytes", r.broker.largest)
+		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -21,6 +23,7 @@ type fakeNames struct {
 }
 
 func (b *fakeBroker) Publish(_ context.Context, req *controlpb.PublishRequest) (*controlpb.PublishResponse, error) {
+	b.locked(func() { b.largest = max(b.largest, proto.Size(req)) })
 	n := &b.names
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
@@ -227,6 +228,7 @@ type fakeBroker struct {
 	awaits     int
 	joins      []*controlpb.JoinRequest
 	registered map[uint32]*controlpb.AccessPoint // by rank
+	largest    int                               // bytes of a call that registers or publishes
 	withdrawn  []uint32
 	reports    []*controlpb.ReportRequest
 	asked      []*controlpb.SignalRequest
@@ -376,6 +378,7 @@ func (b *fakeBroker) join(ctx context.Context, req *controlpb.JoinRequest) (*con
 func (b *fakeBroker) Register(_ context.Context, req *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.largest = max(b.largest, proto.Size(req))
 	resp := &controlpb.RegisterResponse{}
 	for _, p := range req.Points {
 		if b.refuse != nil {
