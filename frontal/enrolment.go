@@ -41,15 +41,11 @@ func (f *Frontal) joinToBroker(ctx context.Context, conn net.Conn) error {
 	if to := f.up.Current(); to != nil {
 		addr = cmp.Or(f.up.Addr(to), addr)
 	}
-	c, err := f.dialBroker(ctx, addr)
+	outside, err := carrier.DialSmall(ctx, addr, f.httpProxy)
 	if err != nil {
 		return fmt.Errorf("broker at %s: %w", addr, err)
 	}
-	defer c.Close()
-	outside, ok := c.(carrier.Stream)
-	if !ok {
-		return fmt.Errorf("broker at %s: %w: its ends cannot be passed on", addr, overlay.ErrRefused)
-	}
+	defer outside.Close()
 	_, err = carrier.Join(ctx, inside, outside, carrier.Options{Limit: enrolBytes})
 	return err
 }

@@ -58,12 +58,11 @@ type Frontal struct {
 	ledgers  *ledger.Ledgers  // of records that helpers have added to the audit log
 
 	// The sessions with helpers, brokers and admins.
-	creds      *control.Credentials
-	endpoint   *control.Endpoint
-	half       *accept.HalfOpen       // unauthenticated control connections
-	waits      *limit.Counter[string] // pending waiting calls of helpers, by node
-	httpProxy  carrier.HTTPProxy      // the site's HTTP proxy, if there is one
-	dialBroker func(ctx context.Context, addr string) (net.Conn, error)
+	creds     *control.Credentials
+	endpoint  *control.Endpoint
+	half      *accept.HalfOpen       // unauthenticated control connections
+	waits     *limit.Counter[string] // pending waiting calls of helpers, by node
+	httpProxy carrier.HTTPProxy      // the site's HTTP proxy, if there is one
 
 	ctx    context.Context // ends with Serve
 	cancel context.CancelFunc
@@ -119,13 +118,6 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.resolver = directory.NewResolver(f.ctx, &f.work, f.who, site, f.up, cfg.Limits.Cache, cfg.CacheAge)
 	f.awaits = directory.NewAwaits(f.ctx, &f.work, f.who, f.registry, f.resolver, f.up)
 	f.gateway = f.newGateway(quota)
-	f.dialBroker = func(ctx context.Context, addr string) (net.Conn, error) {
-		c, err := carrier.DialSmall(ctx, addr, proxy)
-		if err != nil {
-			return nil, err // not a nil *net.TCPConn in a net.Conn
-		}
-		return c, nil
-	}
 	f.endpoint = control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterDirectoryServer(r, &directoryServer{f: f})
 		controlpb.RegisterNodesServer(r, &nodesServer{f: f})
@@ -187,7 +179,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	for _, to := range f.up.All {
 		sessions.Go(func() {
 			f.endpoint.Keep(f.open, control.DialConfig{
-				Addr: to.Address, Role: control.RoleBroker, AskIdle: control.AskBrokerIdle, Dial: f.dialBroker, Down: func(err error) { f.up.Failed(to, err) },
+				Addr: to.Address, Role: control.RoleBroker, AskIdle: control.AskBrokerIdle, HTTPProxy: f.httpProxy, Small: true, Down: func(err error) { f.up.Failed(to, err) },
 			}, func(ctx context.Context, s *control.Session) error { return f.brokerJoined(ctx, to, s) })
 		})
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -119,7 +120,7 @@ func caEnrollCommand() *cli.Command {
 }
 
 // directTime is how long a node tries to reach the broker by itself.
-const directTime = 2 * time.Second
+const directTime = 3 * time.Second
 
 // orBy returns a dial to the broker that goes by its site's frontal where the node has no way there; dial
 // itself if no frontal is named.
@@ -127,14 +128,14 @@ func orBy(frontal string, dial ask.Dial) ask.Dial {
 	if frontal == "" {
 		return dial
 	}
-	return func(ctx context.Context, broker string) (net.Conn, error) {
+	return func(ctx context.Context, broker string, shake enrol.Handshake) (*tls.Conn, error) {
 		direct, cancel := context.WithTimeout(ctx, directTime)
 		defer cancel()
-		c, err := dial(direct, broker)
+		c, err := dial(direct, broker, shake)
 		if err == nil {
 			return c, nil
 		}
-		c, otherErr := dial(ctx, frontal)
+		c, otherErr := dial(ctx, frontal, shake)
 		if otherErr != nil {
 			return nil, fmt.Errorf("%w; by the frontal at %s: %w", err, frontal, otherErr)
 		}

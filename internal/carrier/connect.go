@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +23,15 @@ type HTTPProxy struct {
 	Password string
 }
 
-// maxAnswer bounds the head of the proxy's answer, in bytes.
-const maxAnswer = 8 << 10
+// maxAnswer bounds the heads of the proxy's answers, interim ones included, in bytes. Proxies add
+// cookies, policies and reports to a 200, and some send more than the 8 KiB of common servers.
+const maxAnswer = 64 << 10
+
+// answeredError is a status with which the HTTP proxy refused: it will refuse at its other addresses,
+// too, and may lock out a user for asking again.
+type answeredError struct{ error }
+
+func (e *answeredError) Unwrap() error { return e.error }
 
 // connect asks the proxy at the other end of conn for a tunnel to addr.
 func (p HTTPProxy) connect(ctx context.Context, conn *net.TCPConn, addr string) error {
@@ -45,6 +55,8 @@ func (p HTTPProxy) connect(ctx context.Context, conn *net.TCPConn, addr string) 
 	switch {
 	case isTimeout(err):
 		return fail(overlay.ErrTimeout, "it accepted the connection but did not answer CONNECT in time")
+	case errors.Is(err, errLongAnswer):
+		return fail(overlay.ErrUnreachable, "its answer to CONNECT cannot be used: %v", err)
 	case err != nil:
 		return fail(overlay.ErrRefused, "no HTTP answer to CONNECT: %v", err)
 	}
@@ -52,21 +64,25 @@ func (p HTTPProxy) connect(ctx context.Context, conn *net.TCPConn, addr string) 
 		return fail(overlay.ErrTimeout, "the answer to CONNECT came too late")
 	}
 	status, reason, err := parseStatus(head)
+	schemes := challenges(head)
 	switch {
 	case err != nil:
 		return fail(overlay.ErrRefused, "%v", err)
 	case status/100 == 2:
 		return nil
+	case status == 407 && len(schemes) > 0 && !hasBasic(schemes):
+		return &answeredError{fail(overlay.ErrRefused, "it offers only %s for credentials (%s), and Basic is the only scheme that there is here; have its administrator allow Basic, or this host without credentials",
+			strings.Join(schemes, " and "), reason)}
 	case status == 407 && p.User == "":
-		return fail(overlay.ErrRefused, "it requires credentials (%s); set the proxy's user and password", reason)
+		return &answeredError{fail(overlay.ErrRefused, "it requires credentials (%s); set the proxy's user and password", reason)}
 	case status == 407:
-		return fail(overlay.ErrRefused, "it does not accept the credentials of user %q (%s)", p.User, reason)
+		return &answeredError{fail(overlay.ErrRefused, "it does not accept the credentials of user %q (%s)", p.User, reason)}
 	case status == 504:
 		return fail(overlay.ErrTimeout, "it got no answer from there (%s)", reason)
 	case status/100 == 5:
 		return fail(overlay.ErrUnreachable, "it cannot connect (%s)", reason)
 	}
-	return fail(overlay.ErrRefused, "it does not allow the tunnel (%s)", reason)
+	return &answeredError{fail(overlay.ErrRefused, "it does not allow the tunnel (%s)", reason)}
 }
 
 func (p HTTPProxy) request(addr string) []byte {
@@ -80,22 +96,61 @@ func (p HTTPProxy) request(addr string) []byte {
 	return b.Bytes()
 }
 
-// readHead reads up to the empty line and not a byte more: what follows belongs to the tunnel. It
-// reads byte by byte, once per connection, which is the cost of leaving the rest in the socket.
-func readHead(conn *net.TCPConn) ([]byte, error) {
+var errLongAnswer = fmt.Errorf("its head is longer than %d bytes", maxAnswer)
+
+// readHead reads the head of the proxy's final answer, up to the empty line and not a byte more: what
+// follows belongs to the tunnel. Interim answers, such as 100 Continue, precede it and mean nothing
+// here (RFC 9110, section 15.2). It reads byte by byte, once per connection, which is the cost of
+// leaving the rest in the socket.
+func readHead(r io.Reader) ([]byte, error) {
 	head := make([]byte, 0, 256)
-	for {
+	for total := 1; ; total++ {
 		head = append(head, 0)
-		if _, err := conn.Read(head[len(head)-1:]); err != nil {
+		if _, err := io.ReadFull(r, head[len(head)-1:]); err != nil {
 			return nil, err
 		}
 		if bytes.HasSuffix(head, []byte("\r\n\r\n")) || bytes.HasSuffix(head, []byte("\n\n")) {
-			return head, nil
+			if status, _, err := parseStatus(head); err != nil || status/100 != 1 || status == 101 {
+				return head, nil // 101 would be another protocol (section 15.2.2)
+			}
+			head = head[:0]
 		}
-		if len(head) == maxAnswer {
-			return nil, fmt.Errorf("the head is longer than %d bytes", maxAnswer)
+		if total == maxAnswer {
+			return nil, errLongAnswer
 		}
 	}
+}
+
+// challenges returns the schemes of authentication that a head offers (RFC 9110, section 11.7.1), at
+// most four, as they may be printed.
+func challenges(head []byte) (schemes []string) {
+	for line := range strings.Lines(string(head)) {
+		name, value, _ := strings.Cut(line, ":")
+		if !strings.EqualFold(strings.TrimSpace(name), "Proxy-Authenticate") {
+			continue
+		}
+		quoted := false
+		for part := range strings.FieldsFuncSeq(value, func(r rune) bool {
+			quoted = quoted != (r == '"')
+			return r == ',' && !quoted
+		}) {
+			part = strings.TrimSpace(part)
+			scheme := part[:len(part)-len(strings.TrimLeft(part, tokenChars))]
+			rest := strings.TrimSpace(part[len(scheme):])
+			scheme = scheme[:min(len(scheme), 20)]
+			if scheme != "" && !strings.HasPrefix(rest, "=") && len(schemes) < 4 && !slices.Contains(schemes, scheme) {
+				schemes = append(schemes, scheme)
+			}
+		}
+	}
+	return schemes
+}
+
+// tokenChars are letters, digits and marks of a token that schemes have (RFC 9110, section 5.6.2).
+const tokenChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~+"
+
+func hasBasic(schemes []string) bool {
+	return slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, "Basic") })
 }
 
 // parseStatus parses "HTTP/1.1 200 Connection established". It returns the reason as "200

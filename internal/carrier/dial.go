@@ -1,9 +1,11 @@
 package carrier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -17,63 +19,105 @@ import (
 // dialBound ends a dial whose context has no deadline of its own.
 const dialBound = 30 * time.Second
 
-// DialTCP connects to addr, "host:port", directly or, when via names one, through an HTTP CONNECT
-// proxy. The result is a plain kernel socket from which nothing after the proxy's answer has been
-// read, so it can be spliced or passed on. MPTCP is off.
-//
-// A dead uplink does not block a host with several: attempts from all its addresses overlap.
-//
-// It ends with ctx, and after 30 s in any case. An error names the address and the cause and is one
-// of overlay.ErrRefused (refused there, or by the HTTP proxy), overlay.ErrTimeout (no answer) and
-// overlay.ErrUnreachable (no route, unknown name), or context.Canceled.
-func DialTCP(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
-	return dialTCP(ctx, addr, via, 0)
+// DialOptions are how a connection is opened. The zero value opens a direct one.
+type DialOptions struct {
+	Via HTTPProxy // the HTTP CONNECT proxy on the way, if it has an address
+
+	// Small limits packets to 1280 bytes, and fewer if the context requests that (WithSmallPackets):
+	// for a connection that carries little, and that must be established before anything is known
+	// about the path.
+	Small bool
+
+	Connect time.Duration // bounds the time until an address, or the HTTP proxy, has accepted; 0: 30 s
 }
 
-// DialSmall is DialTCP for a connection that carries little, and that must be established before
-// anything is known about the path: its packets have at most 1280 bytes, and fewer if ctx requests
-// that (WithSmallPackets).
-func DialSmall(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
-	return dialTCP(ctx, addr, via, usualMTU)
-}
-
-func dialTCP(ctx context.Context, addr string, via HTTPProxy, mtu int) (*net.TCPConn, error) {
+// Dial opens a connection to addr, "host:port", that is of use only once finish has succeeded on it, as
+// a TLS handshake. MPTCP is off.
+//
+// All ways to connect are tried, each a while after the one before it (RFC 8305): all addresses of the
+// name, of both IP versions, and from all uplinks of a host with several. The exchange with the HTTP
+// proxy and finish belong to an attempt, so an address that accepts and then stays silent holds the
+// next one up for little more than one that does not answer. finish owns the connection, and may run
+// for several connections at a time; all but the first that it returns are closed.
+//
+// Dial ends with ctx, and after 30 s in any case. An error of finish is returned unchanged. Another one
+// names the address and the cause and is one of overlay.ErrRefused (refused there, or by the HTTP
+// proxy), overlay.ErrTimeout (no answer) and overlay.ErrUnreachable (no route, unknown name), or
+// context.Canceled.
+func Dial[C io.Closer](ctx context.Context, addr string, o DialOptions, finish func(context.Context, *net.TCPConn) (C, error)) (C, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialBound)
 	defer cancel()
-	if via.Addr == "" {
-		return dialPlain(ctx, addr, mtu)
+	var none C
+	start, first := time.Now(), cmp.Or(o.Via.Addr, addr)
+	fail := func(err error) (C, error) {
+		if late, ok := errors.AsType[*finishError](err); ok {
+			return none, late.error
+		}
+		err = dialError(first, time.Since(start), err)
+		if o.Via.Addr != "" {
+			err = fmt.Errorf("HTTP proxy on the path to %s: %w", addr, err)
+		}
+		return none, err
 	}
-	conn, err := dialPlain(ctx, via.Addr, mtu)
+	to, err := resolve(ctx, first)
 	if err != nil {
-		return nil, fmt.Errorf("HTTP proxy on the path to %s: %w", addr, err)
+		return fail(err)
 	}
-	if err := via.connect(ctx, conn, addr); err != nil {
-		conn.Close()
-		return nil, err
+	mtu := 0
+	if o.Small {
+		mtu = usualMTU
 	}
-	return conn, nil
-}
-
-func dialPlain(ctx context.Context, addr string, mtu int) (*net.TCPConn, error) {
-	start := time.Now()
-	to, err := resolve(ctx, addr)
-	if err != nil {
-		return nil, dialError(addr, time.Since(start), err)
-	}
+	until := start.Add(cmp.Or(o.Connect, dialBound))
 	known := lately.Load()
 	via := known.sourceFor(start, to, multihome.Others)
-	conn, err := overlap(ctx, to, via, multihome.Others, func(ctx context.Context, a attempt) (*net.TCPConn, error) { return a.dial(ctx, mtu) })
+	won, err := overlap(ctx, until, attempts(to, via, multihome.Others), func(ctx context.Context, a attempt, reached func()) (C, error) {
+		c, err := a.dial(ctx, mtu, until)
+		if err != nil {
+			return none, err
+		}
+		reached()
+		if o.Via.Addr != "" {
+			if err := o.Via.connect(ctx, c, addr); err != nil {
+				c.Close()
+				return none, &finishError{err}
+			}
+			reached() // what is behind the proxy is farther away
+		}
+		done, err := finish(ctx, c)
+		if err != nil {
+			return none, &finishError{err}
+		}
+		return done, nil
+	})
 	if err != nil {
-		return nil, dialError(addr, time.Since(start), err)
+		return fail(err)
 	}
-	lately.CompareAndSwap(known, known.update(conn.by.from, via, time.Now()))
-	return conn.TCPConn, nil
+	lately.CompareAndSwap(known, known.update(won.by.from, via, time.Now()))
+	return won.conn, nil
 }
 
-// dial makes the attempt, with packets of mtu bytes or the limit.
-func (a attempt) dial(ctx context.Context, mtu int) (*net.TCPConn, error) {
-	d := net.Dialer{KeepAlive: -1, Control: limiter(ctx, mtu)} // Tune decides about keepalive
-	d.SetMultipathTCP(false)                                   // a fallback subflow of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
+// finishError is an error of what follows the TCP connection.
+type finishError struct{ error }
+
+func (e *finishError) Unwrap() error { return e.error }
+
+// DialTCP is Dial without anything to finish. The result is a plain kernel socket from which nothing
+// after an HTTP proxy's answer has been read, so it can be spliced or passed on.
+func DialTCP(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
+	return Dial(ctx, addr, DialOptions{Via: via}, nothing)
+}
+
+// DialSmall is DialTCP with small packets (DialOptions).
+func DialSmall(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
+	return Dial(ctx, addr, DialOptions{Via: via, Small: true}, nothing)
+}
+
+func nothing(_ context.Context, c *net.TCPConn) (*net.TCPConn, error) { return c, nil }
+
+// dial makes the attempt, with packets of mtu bytes or the limit, and gives it up at a time.
+func (a attempt) dial(ctx context.Context, mtu int, until time.Time) (*net.TCPConn, error) {
+	d := net.Dialer{KeepAlive: -1, Deadline: until, Control: limiter(ctx, mtu)} // Tune decides about keepalive
+	d.SetMultipathTCP(false)                                                    // a fallback subflow of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
 	if a.from.Addr.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(a.from.Addr, 0))
 		d.Control = chain(d.Control, func(_, _ string, c syscall.RawConn) (err error) {

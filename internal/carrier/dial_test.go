@@ -2,6 +2,7 @@ package carrier
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,21 +47,30 @@ func script(t *testing.T, answer string) (addr string, request <-chan *http.Requ
 	return ln.Addr().String(), got
 }
 
-// What follows the proxy's answer in the same segment belongs to the tunnel.
+// What follows the proxy's answer in the same segment belongs to the tunnel, whatever precedes it.
 func TestConnectReadsNotAByteTooMany(t *testing.T) {
-	proxy, request := script(t, "HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nfirst bytes of the tunnel")
-	c, err := DialTCP(t.Context(), "target.example:443", HTTPProxy{Addr: proxy, User: "me", Password: "se:cret"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if b, err := io.ReadAll(c); err != nil || string(b) != "first bytes of the tunnel" {
-		t.Errorf("read %q, %v", b, err)
-	}
-	r := <-request
-	if r.Method != "CONNECT" || r.RequestURI != "target.example:443" || r.Host != "target.example:443" ||
-		r.Header.Get("Proxy-Authorization") != "Basic bWU6c2U6Y3JldA==" {
-		t.Errorf("asked %s %s, host %s, %v", r.Method, r.RequestURI, r.Host, r.Header)
+	for name, head := range map[string]string{
+		"short":                 "HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n",
+		"after 100 Continue":    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+		"after several interim": "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.0 200 OK\n\n",
+		"of 12 kB":              "HTTP/1.1 200 OK\r\nSet-Cookie: " + strings.Repeat("c", 6000) + "\r\nX-Report: " + strings.Repeat("r", 6000) + "\r\n\r\n",
+		"of many lines":         "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 5000) + "\r\n",
+	} {
+		proxy, request := script(t, head+"first bytes of the tunnel")
+		c, err := DialTCP(t.Context(), "target.example:443", HTTPProxy{Addr: proxy, User: "me", Password: "se:cret"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		defer c.Close()
+		if b, err := io.ReadAll(c); err != nil || string(b) != "first bytes of the tunnel" {
+			t.Errorf("%s: read %q, %v", name, b, err)
+		}
+		r := <-request
+		if r.Method != "CONNECT" || r.RequestURI != "target.example:443" || r.Host != "target.example:443" ||
+			r.Header.Get("Proxy-Authorization") != "Basic bWU6c2U6Y3JldA==" {
+			t.Errorf("asked %s %s, host %s, %v", r.Method, r.RequestURI, r.Host, r.Header)
+		}
 	}
 }
 
@@ -71,17 +81,26 @@ func TestConnectRefused(t *testing.T) {
 		class error
 		text  string
 	}{
-		"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n":     {"", overlay.ErrRefused, "it requires credentials (407 Proxy Authentication Required); set the proxy's user and password"},
-		"HTTP/1.0 407 No\r\nX: y\r\n\r\nbody":                    {"me", overlay.ErrRefused, `it does not accept the credentials of user "me" (407 No)`},
-		"HTTP/1.1 403 Forbidden\r\n\r\n":                         {"", overlay.ErrRefused, "it does not allow the tunnel (403 Forbidden)"},
-		"HTTP/1.1 302 \x1b[31m\r\n\r\n":                          {"", overlay.ErrRefused, "it does not allow the tunnel (302 ?[31m)"},
-		"HTTP/1.1 502 Bad Gateway\r\n\r\n":                       {"", overlay.ErrUnreachable, "it cannot connect (502 Bad Gateway)"},
-		"HTTP/1.1 504 Gateway Timeout\r\n\r\n":                   {"", overlay.ErrTimeout, "it got no answer from there (504 Gateway Timeout)"},
-		"SSH-2.0-OpenSSH_9.2\r\n\r\n":                            {"", overlay.ErrRefused, "its answer is not HTTP"},
-		"HTTP/1.1 2x0 OK\r\n\r\n":                                {"", overlay.ErrRefused, "its answer is not HTTP"},
-		"HTTP/1.1 20\r\n\r\n":                                    {"", overlay.ErrRefused, "its answer is not HTTP"},
-		ok[:10]:                                                  {"", overlay.ErrRefused, "no HTTP answer to CONNECT: EOF"},
-		"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 5000): {"", overlay.ErrRefused, "the head is longer than 8192 bytes"},
+		"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n":                                            {"", overlay.ErrRefused, "it requires credentials (407 Proxy Authentication Required); set the proxy's user and password"},
+		"HTTP/1.0 407 No\r\nX: y\r\n\r\nbody":                                                           {"me", overlay.ErrRefused, `it does not accept the credentials of user "me" (407 No)`},
+		"HTTP/1.1 407 No\r\nProxy-Authenticate: NTLM\r\n\r\n":                                           {"", overlay.ErrRefused, "it offers only NTLM for credentials (407 No), and Basic is the only scheme that there is here"},
+		"HTTP/1.1 407 \r\nproxy-authenticate:Negotiate\r\nProxy-Authenticate: NTLM TlRM==\r\n\r\n":      {"me", overlay.ErrRefused, "it offers only Negotiate and NTLM for credentials"},
+		"HTTP/1.1 407 \r\nProxy-Authenticate: Digest realm=\"a, Basic b\", nonce = \"n\", NTLM\r\n\r\n": {"me", overlay.ErrRefused, "it offers only Digest and NTLM for credentials"},
+		"HTTP/1.1 407 \r\nProxy-Authenticate: NTLM\r\nProxy-Authenticate: basic realm=\"x\"\r\n\r\n":    {"me", overlay.ErrRefused, `it does not accept the credentials of user "me"`},
+		"HTTP/1.1 407 \r\nProxy-Authenticate: Negotiate, Basic realm=\"x\"\r\n\r\n":                     {"", overlay.ErrRefused, "set the proxy's user and password"},
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 407 No\r\n\r\n":                                          {"", overlay.ErrRefused, "it requires credentials (407 No)"},
+		"HTTP/1.1 101 Switching Protocols\r\n\r\n":                                                      {"", overlay.ErrRefused, "it does not allow the tunnel (101 Switching Protocols)"},
+		"HTTP/1.1 100 Continue\r\n\r\n":                                                                 {"", overlay.ErrRefused, "no HTTP answer to CONNECT: EOF"},
+		"HTTP/1.1 403 Forbidden\r\n\r\n":                                                                {"", overlay.ErrRefused, "it does not allow the tunnel (403 Forbidden)"},
+		"HTTP/1.1 302 \x1b[31m\r\n\r\n":                                                                 {"", overlay.ErrRefused, "it does not allow the tunnel (302 ?[31m)"},
+		"HTTP/1.1 502 Bad Gateway\r\n\r\n":                                                              {"", overlay.ErrUnreachable, "it cannot connect (502 Bad Gateway)"},
+		"HTTP/1.1 504 Gateway Timeout\r\n\r\n":                                                          {"", overlay.ErrTimeout, "it got no answer from there (504 Gateway Timeout)"},
+		"SSH-2.0-OpenSSH_9.2\r\n\r\n":                                                                   {"", overlay.ErrRefused, "its answer is not HTTP"},
+		"HTTP/1.1 2x0 OK\r\n\r\n":                                                                       {"", overlay.ErrRefused, "its answer is not HTTP"},
+		"HTTP/1.1 20\r\n\r\n":                                                                           {"", overlay.ErrRefused, "its answer is not HTTP"},
+		ok[:10]:                                                                                         {"", overlay.ErrRefused, "no HTTP answer to CONNECT: EOF"},
+		"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 15000):                                       {"", overlay.ErrUnreachable, "its head is longer than 65536 bytes"},
+		strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 5000):                                           {"", overlay.ErrUnreachable, "its head is longer than 65536 bytes"},
 	} {
 		proxy, _ := script(t, answer)
 		c, err := DialTCP(t.Context(), "192.0.2.1:443", HTTPProxy{Addr: proxy, User: want.user})
@@ -242,6 +261,26 @@ func TestListenInWrong(t *testing.T) {
 	if err == nil || errors.Is(err, overlay.ErrPortRangeFull) || !strings.Contains(err.Error(), "no interface of this host has the address 192.0.2.1") {
 		t.Errorf("a foreign address: %v", err)
 	}
+}
+
+func FuzzReadHead(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 407 No\r\nProxy-Authenticate: Digest realm=\"a, b\", NTLM\r\n\r\nrest"))
+	f.Add([]byte("HTTP/1.1 200\n\n\x16\x03"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		r := bytes.NewReader(answer)
+		head, err := readHead(r)
+		if err != nil {
+			return
+		}
+		if end := len(answer) - r.Len(); !bytes.HasSuffix(answer[:end], head) || !bytes.HasSuffix(head, []byte("\n")) {
+			t.Errorf("%q: the head %q ends at %d", answer, head, end)
+		}
+		for _, s := range challenges(head) {
+			if s == "" || len(s) > 20 || strings.Trim(s, tokenChars) != "" {
+				t.Errorf("%q: scheme %q", answer, s)
+			}
+		}
+	})
 }
 
 func FuzzParseStatus(f *testing.F) {

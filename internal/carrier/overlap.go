@@ -59,28 +59,40 @@ type attempt struct {
 }
 
 // A connected is the result of an attempt.
-type connected struct {
-	*net.TCPConn
-	by attempt
+type connected[C io.Closer] struct {
+	conn C
+	by   attempt
 }
 
-// overlap connects to the first of addresses that answers: to each in turn from the source that the
-// kernel selects and then, because one of this host's uplinks may be dead, from the others; from
-// via, if that is one of them, before all. An attempt begins when the previous one has failed or
-// has stayed without an answer for a while. If all stayed without an answer they begin again, until
-// ctx ends.
-func overlap(ctx context.Context, to []netip.AddrPort, via multihome.Source, others func(netip.Addr) []multihome.Source, dial func(context.Context, attempt) (*net.TCPConn, error)) (connected, error) {
+// Close implements io.Closer.
+func (c connected[C]) Close() error { return c.conn.Close() }
+
+// A dialling makes an attempt. It calls reached whenever the other end has answered although more is
+// to be done.
+type dialling[C io.Closer] = func(ctx context.Context, a attempt, reached func()) (C, error)
+
+// overlap makes the attempts of a round until one succeeds. An attempt begins when the previous one
+// has failed or has stayed without an answer for a while. If all stayed without an answer they begin
+// again, until ctx ends or the given time.
+func overlap[C io.Closer](ctx context.Context, until time.Time, round func() func() (attempt, bool), dial dialling[C]) (connected[C], error) {
 	for {
-		conn, err := round(ctx, attempts(to, via, others), dial)
-		if err == nil || ctx.Err() != nil || !isTimeout(err) {
+		conn, err := once(ctx, round(), dial)
+		_, isReached := errors.AsType[*finishError](err)
+		if err == nil || ctx.Err() != nil || isReached || !isTimeout(err) || !time.Now().Before(until) {
 			return conn, err
 		}
 	}
 }
 
-// attempts returns the attempts of a round one by one. It looks for other sources, which costs
-// system calls, only after the kernel's selection is used up.
-func attempts(to []netip.AddrPort, via multihome.Source, others func(netip.Addr) []multihome.Source) func() (attempt, bool) {
+// attempts returns a function that returns the attempts of a round one by one, to addresses of one
+// peer: to each in turn from the source that the kernel selects and then, because one of this host's
+// uplinks may be dead, from the others; from via, if that is one of them, before all. It looks for
+// other sources, which costs system calls, only after the kernel's selection is used up.
+func attempts(to []netip.AddrPort, via multihome.Source, others func(netip.Addr) []multihome.Source) func() func() (attempt, bool) {
+	return func() func() (attempt, bool) { return roundOf(to, via, others) }
+}
+
+func roundOf(to []netip.AddrPort, via multihome.Source, others func(netip.Addr) []multihome.Source) func() (attempt, bool) {
 	var queue []attempt
 	from := func(wanted func(multihome.Source) bool) {
 		for _, a := range interleaved(to) {
@@ -171,43 +183,58 @@ func interleaved(all []netip.AddrPort) []netip.AddrPort {
 	return turns
 }
 
-// round makes each attempt once. Its error is that of an attempt that was refused, otherwise that
-// of the first attempt. A single attempt may take until ctx ends: the kernel retransmits its SYN at
-// growing intervals, whereas new attempts would not slow down, which makes it worse at a firewall
-// that counts SYNs.
-func round(ctx context.Context, next func() (attempt, bool), dial func(context.Context, attempt) (*net.TCPConn, error)) (connected, error) {
-	var alone atomic.Bool
+// finishTime is how long an attempt that has reached the other end after the given time may stay
+// alone with what is to be done there: a handshake takes some round trips.
+func finishTime(took time.Duration) time.Duration { return 4*took + time.Second }
+
+// once makes each attempt once. Its error is that of the attempt that got farthest: one that reached
+// the other end, one that was refused, otherwise the first. A single attempt may take until ctx ends:
+// the kernel retransmits its SYN at growing intervals, whereas new attempts would not slow down, which
+// makes it worse at a firewall that counts SYNs.
+func once[C io.Closer](ctx context.Context, next func() (attempt, bool), dial dialling[C]) (connected[C], error) {
+	var alone, answered atomic.Bool
 	begun := 0
 	conn, errs := race(ctx, delay(ctx), func() (attempt, bool) {
+		if answered.Load() {
+			return attempt{}, false
+		}
 		a, ok := next()
 		if ok {
 			begun++
 		}
 		alone.Store(!ok && begun == 1)
 		return a, ok
-	}, func(ctx context.Context, a attempt) (connected, error) {
+	}, func(ctx context.Context, a attempt, wait func(time.Duration)) (connected[C], error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var over atomic.Bool
-		defer time.AfterFunc(attemptTime, func() {
+		start, bound := time.Now(), time.AfterFunc(attemptTime, func() {
 			if !alone.Load() {
 				over.Store(true)
 				cancel()
 			}
-		}).Stop()
-		conn, err := dial(ctx, a)
+		})
+		defer bound.Stop()
+		conn, err := dial(ctx, a, func() {
+			bound.Stop() // what is reached may take its time: others are tried beside it
+			wait(finishTime(time.Since(start)))
+		})
 		if err != nil && over.Load() {
 			err = os.ErrDeadlineExceeded
 		}
-		return connected{conn, a}, err
+		if _, ok := errors.AsType[*answeredError](err); ok {
+			answered.Store(true)
+		}
+		return connected[C]{conn, a}, err
 	})
 	if errs == nil {
 		return conn, nil
 	}
-	if i := slices.IndexFunc(errs, isRefusal); i >= 0 {
-		return connected{}, errs[i]
+	farthest := slices.IndexFunc(errs, func(err error) bool { _, ok := errors.AsType[*finishError](err); return ok })
+	if farthest < 0 {
+		farthest = max(slices.IndexFunc(errs, isRefusal), 0)
 	}
-	return connected{}, errs[0]
+	return connected[C]{}, errs[farthest]
 }
 
 // FirstOf dials each of addresses that belong to one peer, the next when the previous one has
@@ -220,15 +247,15 @@ func FirstOf[A any, C io.Closer](ctx context.Context, addrs []A, dial func(conte
 		}
 		next, addrs = addrs[0], addrs[1:]
 		return next, true
-	}, dial)
+	}, func(ctx context.Context, a A, _ func(time.Duration)) (C, error) { return dial(ctx, a) })
 	return conn, errors.Join(errs...)
 }
 
-// race dials what next returns one by one, each when the previous one has failed or after a delay.
-// It returns the first connection, or the errors in the order of the dials. All other dials have
+// race dials what next returns one by one, each when the previous one has failed or after a delay; a
+// dial calls wait to hold the next one up for that long from now. It returns the first connection, or the errors in the order of the dials. All other dials have
 // ended, and their connections are closed. The first dial, usually the only one, runs on the
 // caller's goroutine: its thread may be in a network namespace.
-func race[A any, C io.Closer](ctx context.Context, delay time.Duration, next func() (A, bool), dial func(context.Context, A) (C, error)) (won C, errs []error) {
+func race[A any, C io.Closer](ctx context.Context, delay time.Duration, next func() (A, bool), dial func(ctx context.Context, a A, wait func(time.Duration)) (C, error)) (won C, errs []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first, ok := next()
@@ -236,21 +263,28 @@ func race[A any, C io.Closer](ctx context.Context, delay time.Duration, next fun
 		return won, []error{errNothing}
 	}
 	results := make(chan result[C])
+	waits := make(chan time.Duration)
+	wait := func(d time.Duration) {
+		select {
+		case waits <- d:
+		case <-ctx.Done():
+		}
+	}
 	over := make(chan struct{})
 	go func() { // ends with all dials
 		defer close(over)
-		won, errs = judge(cancel, delay, results, func(i int) bool {
+		won, errs = judge(cancel, delay, results, waits, func(i int) bool {
 			a, ok := next()
 			if ok {
 				go func() { // ends with ctx
-					conn, err := dial(ctx, a)
+					conn, err := dial(ctx, a, wait)
 					results <- result[C]{i, conn, err}
 				}()
 			}
 			return ok
 		})
 	}()
-	conn, err := dial(ctx, first)
+	conn, err := dial(ctx, first, wait)
 	results <- result[C]{0, conn, err}
 	<-over
 	return won, errs
@@ -266,9 +300,9 @@ type result[C io.Closer] struct {
 }
 
 // judge processes the results of a race whose first dial is under way, and starts the i-th by
-// begin, which reports whether there is one. After the first connection it ends the others by
-// cancel.
-func judge[C io.Closer](cancel func(), delay time.Duration, results <-chan result[C], begin func(i int) bool) (won C, errs []error) {
+// begin, which reports whether there is one, or later if it receives a wait. After the first
+// connection it ends the others by cancel.
+func judge[C io.Closer](cancel func(), delay time.Duration, results <-chan result[C], waits <-chan time.Duration, begin func(i int) bool) (won C, errs []error) {
 	running := 1
 	errs = []error{nil}
 	defer func() {
@@ -289,6 +323,10 @@ func judge[C io.Closer](cancel func(), delay time.Duration, results <-chan resul
 			}
 			errs, running = append(errs, nil), running+1
 			due.Reset(delay)
+		case d := <-waits:
+			if more {
+				due.Reset(d)
+			}
 		case r := <-results:
 			running--
 			if r.err == nil {

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -36,7 +38,7 @@ func TestAttempts(t *testing.T) {
 	next := attempts(ports("192.0.2.1:1", "192.0.2.2:1"), multihome.Source{}, func(netip.Addr) []multihome.Source {
 		asked++
 		return []multihome.Source{{Interface: "b"}, {Interface: "c"}, {Interface: "d"}, {Interface: "e"}}
-	})
+	})()
 	var got []string
 	for a, ok := next(); ok; a, ok = next() {
 		if got = append(got, a.to.Addr().String()+a.from.Interface); len(got) == 2 && asked > 0 {
@@ -54,7 +56,7 @@ func TestAttemptsVia(t *testing.T) {
 		return multihome.Source{Addr: netip.AddrFrom4([4]byte{198, 51, 100, last})}
 	}
 	for via, want := range map[byte]string{1: "1 0 2", 2: "2 0 1", 3: "0 1 2"} {
-		next := attempts(ports("192.0.2.1:1"), source(via), func(netip.Addr) []multihome.Source { return []multihome.Source{source(1), source(2)} })
+		next := attempts(ports("192.0.2.1:1"), source(via), func(netip.Addr) []multihome.Source { return []multihome.Source{source(1), source(2)} })()
 		var got []string
 		for a, ok := next(); ok; a, ok = next() {
 			last := byte(0)
@@ -109,7 +111,7 @@ func (p fakes) others(netip.Addr) (all []multihome.Source) {
 	return all
 }
 
-func (p fakes) dial(ctx context.Context, a attempt) (*net.TCPConn, error) {
+func (p fakes) dial(ctx context.Context, a attempt, _ func()) (*net.TCPConn, error) {
 	switch err := p[a.from.Interface]; {
 	case err == nil:
 		return new(net.TCPConn), nil
@@ -137,8 +139,8 @@ func TestOverlap(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := overlap(t.Context(), ports("192.0.2.1:1"), multihome.Source{}, c.of.others, c.of.dial)
-			if !errors.Is(err, c.want) || (conn.TCPConn == nil) != (c.want != nil) {
+			conn, err := overlap(t.Context(), time.Now().Add(time.Hour), attempts(ports("192.0.2.1:1"), multihome.Source{}, c.of.others), c.of.dial)
+			if !errors.Is(err, c.want) || (conn.conn == nil) != (c.want != nil) {
 				t.Errorf("%v, %v; want %v", conn, err, c.want)
 			}
 		})
@@ -149,7 +151,7 @@ func TestOverlap(t *testing.T) {
 func TestOverlapBeginsAnew(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	made := 0
-	_, err := overlap(ctx, ports("192.0.2.1:1"), multihome.Source{}, fakes{}.others, func(context.Context, attempt) (*net.TCPConn, error) {
+	_, err := overlap(ctx, time.Now().Add(time.Hour), attempts(ports("192.0.2.1:1"), multihome.Source{}, fakes{}.others), func(context.Context, attempt, func()) (*net.TCPConn, error) {
 		if made++; made == 3 {
 			cancel()
 		}
@@ -158,6 +160,99 @@ func TestOverlapBeginsAnew(t *testing.T) {
 	if made != 3 || err == nil {
 		t.Errorf("%d attempts, %v", made, err)
 	}
+}
+
+// peers are addresses that behave as given when they are dialled.
+type peers map[string]struct {
+	rtt    time.Duration // until it accepts; 0: never
+	refuse error         // in place of accepting
+	finish time.Duration // until what follows is done, after accepting; 0: never
+	fail   error         // in place of being done
+}
+
+func (p peers) dial(ctx context.Context, a attempt, reached func()) (fakeConn, error) {
+	wait := func(d time.Duration) error {
+		if d == 0 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return sleep.For(ctx, d)
+	}
+	b := p[a.to.Addr().String()]
+	switch err := wait(b.rtt); {
+	case err != nil:
+		return fakeConn{}, err
+	case b.refuse != nil:
+		return fakeConn{}, b.refuse
+	}
+	reached()
+	if err := wait(b.finish); err != nil {
+		return fakeConn{}, &finishError{err}
+	}
+	if b.fail != nil {
+		return fakeConn{}, &finishError{b.fail}
+	}
+	return fakeConn{make(chan struct{}), a.to.Addr().String()}, nil
+}
+
+// A handshake belongs to an attempt: whatever the other addresses of a name do, the one that works has
+// the connection soon, and none is tried too early on a long path.
+func TestHandshakesOverlap(t *testing.T) {
+	const ms, one, two, six = time.Millisecond, "192.0.2.1", "192.0.2.2", "2001:db8::1"
+	var ends = errors.New("this is another grid's")
+	for _, c := range []struct {
+		name   string
+		to     []string
+		of     peers
+		won    string
+		within time.Duration
+		err    error
+	}{
+		{"alive", []string{one}, peers{one: {rtt: 20 * ms, finish: 40 * ms}}, one, 60 * ms, nil},
+		{"the first is dead", []string{six, one}, peers{one: {rtt: 20 * ms, finish: 40 * ms}}, one, 310 * ms, nil},
+		{"the first accepts and stays silent", []string{six, one}, peers{six: {rtt: 20 * ms}, one: {rtt: 20 * ms, finish: 40 * ms}}, one, 1160 * ms, nil},
+		{"two accept and stay silent", []string{six, one, two}, peers{six: {rtt: 10 * ms}, one: {rtt: 10 * ms}, two: {rtt: 10 * ms, finish: 10 * ms}}, two, 2120 * ms, nil},
+		{"the first is another's", []string{six, one}, peers{six: {rtt: 20 * ms, finish: 20 * ms, fail: ends}, one: {rtt: 20 * ms, finish: 40 * ms}}, one, 100 * ms, nil},
+		{"the first is slow, and the second dead", []string{six, one}, peers{six: {rtt: 600 * ms, finish: 1200 * ms}}, six, 1800 * ms, nil},
+		{"the first is slow, and the second no faster", []string{six, one}, peers{six: {rtt: 600 * ms, finish: 1200 * ms}, one: {rtt: 600 * ms, finish: 1200 * ms}}, six, 1800 * ms, nil},
+		{"refused, and another's", []string{six, one}, peers{six: {rtt: 20 * ms, refuse: syscall.ECONNREFUSED}, one: {rtt: 20 * ms, finish: 40 * ms, fail: ends}}, "", 80 * ms, ends},
+		{"another's, and refused", []string{six, one}, peers{six: {rtt: 20 * ms, finish: 40 * ms, fail: ends}, one: {rtt: 20 * ms, refuse: syscall.ECONNREFUSED}}, "", 80 * ms, ends},
+		{"all accept and stay silent", []string{six, one}, peers{six: {rtt: 20 * ms}, one: {rtt: 20 * ms}}, "", 20 * time.Second, context.DeadlineExceeded},
+		{"a proxy answers that it refuses", []string{six, one}, peers{six: {rtt: 20 * ms, finish: 20 * ms, fail: &answeredError{ends}}, one: {rtt: 20 * ms, finish: 40 * ms}}, "", 40 * ms, ends},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				var to []netip.AddrPort
+				for _, a := range c.to {
+					to = append(to, netip.AddrPortFrom(netip.MustParseAddr(a), 1))
+				}
+				start := time.Now()
+				conn, err := overlap(ctx, start.Add(10*time.Second), attempts(to, multihome.Source{}, fakes{}.others), c.of.dial)
+				if took := time.Since(start); conn.conn.name != c.won || !errors.Is(err, c.err) || took > c.within {
+					t.Errorf("%q, %v after %v; want %q, %v within %v", conn.conn.name, err, took, c.won, c.err, c.within)
+				}
+			})
+		})
+	}
+}
+
+// A name none of whose addresses accepts is given up when that was to have happened.
+func TestConnectBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		until := start.Add(10 * time.Second)
+		_, err := overlap(t.Context(), until, attempts(ports("192.0.2.1:1", "192.0.2.2:1"), multihome.Source{}, fakes{}.others), func(ctx context.Context, _ attempt, _ func()) (*net.TCPConn, error) {
+			ctx, cancel := context.WithDeadline(ctx, until) // as net.Dialer has it
+			defer cancel()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		if took := time.Since(start); !isTimeout(err) || took != 10*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
 }
 
 func TestResolve(t *testing.T) {
@@ -177,7 +272,10 @@ func TestResolve(t *testing.T) {
 }
 
 // fakeConn is closed when it loses.
-type fakeConn struct{ closed chan struct{} }
+type fakeConn struct {
+	closed chan struct{}
+	name   string
+}
 
 func (c fakeConn) Close() error {
 	close(c.closed)
@@ -187,7 +285,7 @@ func (c fakeConn) Close() error {
 // Of several addresses the first to answer wins, and later connections are closed; an error names
 // all.
 func TestFirstOf(t *testing.T) {
-	late := fakeConn{make(chan struct{})}
+	late := fakeConn{closed: make(chan struct{})}
 	got, err := FirstOf(t.Context(), []string{"gone", "silent", "alive"}, func(ctx context.Context, addr string) (fakeConn, error) {
 		switch addr {
 		case "gone":
@@ -196,7 +294,7 @@ func TestFirstOf(t *testing.T) {
 			<-ctx.Done()
 			return late, nil
 		}
-		return fakeConn{make(chan struct{})}, nil
+		return fakeConn{closed: make(chan struct{})}, nil
 	})
 	if err != nil || got == late {
 		t.Fatalf("%v, %v", got, err)

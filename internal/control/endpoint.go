@@ -268,7 +268,14 @@ type DialConfig struct {
 	// dropped within 2.5 s.
 	AskIdle time.Duration
 
-	// Dial opens the TCP connection, or one through an HTTP proxy; nil dials Addr directly.
+	HTTPProxy carrier.HTTPProxy // on the way there, if it has an address
+	Small     bool              // see carrier.DialOptions
+
+	// Reached, if not nil, is called for each connection, before its TLS handshake; several addresses
+	// of one name may accept at a time.
+	Reached func()
+
+	// Dial, if not nil, opens the connection, in place of HTTPProxy, Small and Reached.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	// Longest is the longest wait of Keep between two tries, varied by up to half of it either way;
@@ -307,28 +314,10 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 		}
 		return nil, fmt.Errorf("%v at %s: %w", cfg.Role, cfg.Addr, err)
 	}
-	dial := cfg.Dial
-	if dial == nil {
-		dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
-			defer cancel()
-			c, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
-			if err != nil {
-				return nil, err // not a nil *net.TCPConn in a net.Conn
-			}
-			return c, nil
-		}
-	}
-	c, err := dial(ctx, cfg.Addr)
+	conn, err := e.open(ctx, cfg)
 	if err != nil {
 		return fail(err)
 	}
-	host, _, err := net.SplitHostPort(cfg.Addr)
-	if err != nil || net.ParseIP(host) != nil {
-		host = "" // SNI carries names only
-	}
-	e.refresh()
-	conn := tls.Client(c, e.creds.clientTLS(cfg.Role, host))
 	id, err := handshake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
 		return e.creds.verify(rawChain(state)) // again, since a revocation list may have arrived
 	}, e.creds.id, cfg.features())
@@ -340,6 +329,39 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 		return fail(err)
 	}
 	return s, nil
+}
+
+// open opens a connection on which TLS has a handshake or is to have one. Where the name in cfg.Addr
+// has several addresses, the handshake belongs to the attempts, so that none that accepts and stays
+// silent stands in the way of the others. What follows it is done on one connection alone: the peer
+// then counts it as a session.
+func (e *Endpoint) open(ctx context.Context, cfg DialConfig) (*tls.Conn, error) {
+	host, _, err := net.SplitHostPort(cfg.Addr)
+	if err != nil || net.ParseIP(host) != nil {
+		host = "" // SNI carries names only
+	}
+	e.refresh()
+	client := e.creds.clientTLS(cfg.Role, host)
+	if cfg.Dial != nil {
+		c, err := cfg.Dial(ctx, cfg.Addr)
+		if err != nil {
+			return nil, err
+		}
+		return tls.Client(c, client), nil
+	}
+	return carrier.Dial(ctx, cfg.Addr, carrier.DialOptions{Via: cfg.HTTPProxy, Small: cfg.Small, Connect: handshakeTimeout}, func(ctx context.Context, c *net.TCPConn) (*tls.Conn, error) {
+		if cfg.Reached != nil {
+			cfg.Reached()
+		}
+		ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+		defer cancel()
+		conn := tls.Client(c, client)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			c.Close()
+			return nil, stalled(ctx, fmt.Errorf("TLS: %w", err))
+		}
+		return conn, nil
+	})
 }
 
 // Keep keeps one session up until ctx ends: it dials, runs up for the new session, and dials again

@@ -166,12 +166,17 @@ func handshake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionSt
 	}
 	if err != nil {
 		conn.Close()
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = fmt.Errorf("%w within %v (%w)", errStalled, handshakeTimeout, err)
-		}
-		return peerHello{}, err
+		return peerHello{}, stalled(ctx, err)
 	}
 	return id, nil
+}
+
+// stalled returns the error of a handshake whose time was over when ctx ended.
+func stalled(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w within %v (%w)", errStalled, handshakeTimeout, err)
+	}
+	return err
 }
 
 func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Proof, error), by Identity, features uint32) (peerHello, error) {

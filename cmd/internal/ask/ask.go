@@ -6,6 +6,7 @@ package ask
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -43,15 +45,8 @@ func Daemon(c *cli.Context, name string, creds *control.Credentials, to control.
 	defer giveUp(nil)
 	silence := time.AfterFunc(cmdline.AnswerTime, func() { giveUp(errSilent) })
 	defer silence.Stop()
-	isConnected := false
-	to.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-		conn, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
-		if err != nil {
-			return nil, err // not a nil *net.TCPConn in a net.Conn
-		}
-		isConnected = true
-		return conn, nil
-	}
+	var isConnected atomic.Bool
+	to.Reached = func() { isConnected.Store(true) }
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
 	defer e.Close()
 	s, err := e.Dial(ctx, to)
@@ -63,7 +58,7 @@ func Daemon(c *cli.Context, name string, creds *control.Credentials, to control.
 		s.Close()
 	}
 	if errors.Is(context.Cause(ctx), errSilent) {
-		err = Silence(isConnected)
+		err = Silence(isConnected.Load())
 	}
 	return DaemonFailed(c, name, to.Role, to.Addr, err)
 }
@@ -209,8 +204,8 @@ func trimClass(err error) string {
 	return text
 }
 
-// Dial opens a connection to an address.
-type Dial = func(ctx context.Context, addr string) (net.Conn, error)
+// Dial opens connections to brokers.
+type Dial = enrol.Dial
 
 // Enrolment calls f, which gets a certificate from the broker at addr over connections of dial. Its
 // failures are *cmdline.Failure.
@@ -223,13 +218,11 @@ func Enrolment(c *cli.Context, name, addr string, f func(context.Context, Dial) 
 	silence := time.AfterFunc(cmdline.AnswerTime, func() { giveUp(errSilent) })
 	defer silence.Stop()
 	var isConnected atomic.Bool
-	err := f(ctx, func(ctx context.Context, addr string) (net.Conn, error) {
-		conn, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
-		if err != nil {
-			return nil, err // not a nil *net.TCPConn in a net.Conn
-		}
-		isConnected.Store(true)
-		return &heard{conn, silence}, nil
+	err := f(ctx, func(ctx context.Context, addr string, shake enrol.Handshake) (*tls.Conn, error) {
+		return carrier.Dial(ctx, addr, carrier.DialOptions{}, func(ctx context.Context, c *net.TCPConn) (*tls.Conn, error) {
+			isConnected.Store(true)
+			return shake(ctx, &heard{c, silence})
+		})
 	})
 	if err == nil {
 		return nil

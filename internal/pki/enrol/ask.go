@@ -26,10 +26,17 @@ type Enrolled struct {
 	Root  *x509.Certificate
 }
 
+// Handshake makes a TLS connection of one that it owns.
+type Handshake = func(context.Context, net.Conn) (*tls.Conn, error)
+
+// Dial opens a connection to an address, host:port, on which shake has succeeded: that is part of the
+// attempts where a name has several addresses.
+type Dial = func(ctx context.Context, addr string, shake Handshake) (*tls.Conn, error)
+
 // Ask enrols with a token at the broker at addr, host:port. node names a helper's node if the token
 // leaves that open. The key is created here and never sent. The broker is trusted only if the CA
 // that the token names issued its certificate. dial opens the connection; nil dials directly.
-func Ask(ctx context.Context, addr, token, node string, dial func(ctx context.Context, addr string) (net.Conn, error)) (*Enrolled, error) {
+func Ask(ctx context.Context, addr, token, node string, dial Dial) (*Enrolled, error) {
 	t, err := ca.ReadToken(token)
 	if err != nil {
 		return nil, err
@@ -65,7 +72,7 @@ const (
 // retry is converse for a request that uses up a token. A broker that ends before it answers may
 // have counted the use. The same request gets the certificate of that use, so it is retried for a
 // while.
-func retry(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
+func retry(ctx context.Context, addr string, dial Dial, fingerprint string, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
 	asked := false
 	for end := time.Now().Add(insistFor); ; {
 		chain, root, err := exchange(ctx, addr, dial, fingerprint, nil, ask)
@@ -90,7 +97,7 @@ func (e *noAnswer) Unwrap() error { return e.error }
 
 // Renew requests a new certificate from the broker at addr in place of that of creds, which it
 // presents. The key stays the same. dial is as in Ask.
-func Renew(ctx context.Context, addr string, creds *control.Credentials, dial func(ctx context.Context, addr string) (net.Conn, error)) ([][]byte, error) {
+func Renew(ctx context.Context, addr string, creds *control.Credentials, dial Dial) ([][]byte, error) {
 	chain, _, err := exchange(ctx, addr, dial, control.Fingerprint(creds.Roots()[0]), creds.Certificate(), &wire.Enrol{})
 	if err != nil {
 		return nil, err
@@ -111,7 +118,7 @@ func fits(creds *control.Credentials, chain [][]byte) error {
 }
 
 // exchange makes one request to the broker.
-func exchange(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, own *tls.Certificate, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
+func exchange(ctx context.Context, addr string, dial Dial, fingerprint string, own *tls.Certificate, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
 	asked := false
 	fail := func(err error) ([][]byte, *x509.Certificate, error) {
 		if ctx.Err() != nil {
@@ -122,50 +129,51 @@ func exchange(ctx context.Context, addr string, dial func(context.Context, strin
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if dial == nil {
-		dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			c, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
-			if err != nil {
-				return nil, err // not a nil *net.TCPConn in a net.Conn
-			}
-			return c, nil
+		dial = func(ctx context.Context, addr string, shake Handshake) (*tls.Conn, error) {
+			return carrier.Dial(ctx, addr, carrier.DialOptions{}, func(ctx context.Context, c *net.TCPConn) (*tls.Conn, error) { return shake(ctx, c) })
 		}
 	}
-	c, err := dial(ctx, addr)
-	if err != nil {
-		return fail(err)
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	host, _, _ := net.SplitHostPort(addr)
 	if net.ParseIP(host) != nil {
 		host = "" // SNI carries names only
 	}
-	var root *x509.Certificate
+	verify := func(state tls.ConnectionState) (*x509.Certificate, error) {
+		p, root, err := control.VerifyByFingerprint(state.PeerCertificates, fingerprint, time.Now())
+		if err == nil && p.Role != control.RoleBroker {
+			err = fmt.Errorf("this is %v, wanted a broker", p.Identity)
+		}
+		return root, err
+	}
 	cfg := &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: host, NextProtos: []string{control.EnrolALPN},
 		InsecureSkipVerify: true, // VerifyConnection verifies the chain
 		VerifyConnection: func(state tls.ConnectionState) error {
-			var p control.Proof
-			var err error
-			p, root, err = control.VerifyByFingerprint(state.PeerCertificates, fingerprint, time.Now())
-			if err != nil {
-				return err
-			}
-			if p.Role != control.RoleBroker {
-				return fmt.Errorf("this is %v, wanted a broker", p.Identity)
-			}
-			return nil
+			_, err := verify(state)
+			return err
 		},
 	}
 	if own != nil {
 		cfg.Certificates = []tls.Certificate{*own}
 	}
-	conn := tls.Client(c, cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		if strings.Contains(err.Error(), noProtocol) {
-			return fail(errors.New("it does not issue certificates; its settings need the key enrol"))
+	conn, err := dial(ctx, addr, func(ctx context.Context, c net.Conn) (*tls.Conn, error) {
+		conn := tls.Client(c, cfg)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			c.Close()
+			if strings.Contains(err.Error(), noProtocol) {
+				return nil, errors.New("it does not issue certificates; its settings need the key enrol")
+			}
+			return nil, fmt.Errorf("TLS: %w", err)
 		}
-		return fail(fmt.Errorf("TLS: %w", err))
+		return conn, nil
+	})
+	if err != nil {
+		return fail(err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	root, err := verify(conn.ConnectionState())
+	if err != nil {
+		return fail(err)
 	}
 	asked = true
 	if _, err := conn.Write(wire.Append(nil, ask)); err != nil {

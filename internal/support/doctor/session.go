@@ -32,24 +32,12 @@ func (l *looker) session(ctx context.Context, address string) {
 		return
 	}
 	l.data = creds.DataClient(control.RoleBroker, control.RoleProxy)
-	via := l.s.proxyTo()
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
 	ctx, cancel := context.WithCancel(ctx) // the session ends with it
 	patience := boundFor(ctx, connectBound)
 	late := time.AfterFunc(patience, cancel)
 	s, err := e.Dial(ctx, control.DialConfig{
-		Addr: address, Role: l.s.upper(), Visit: true,
-		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
-			dial := carrier.DialTCP
-			if l.smallControl() {
-				dial = carrier.DialSmall
-			}
-			c, err := dial(ctx, addr, via)
-			if err != nil {
-				return nil, err // not a nil *net.TCPConn in a net.Conn
-			}
-			return c, nil
-		},
+		Addr: address, Role: l.s.upper(), Visit: true, HTTPProxy: l.s.proxyTo(), Small: l.smallControl(),
 	})
 	if !late.Stop() && err == nil {
 		s.Close()
