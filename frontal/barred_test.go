@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -18,9 +19,9 @@ func TestNewsEndBars(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
-	plan := uint64(0)
+	pair, plan := outcomes.Pair{Own: "a1", Far: "siteb/b1"}, uint64(0)
 	barred := func() bool {
-		_, bars := r.f.memory.Advice("siteb", plan, time.Now())
+		_, bars := r.f.memory.Advice("siteb", pair, plan, time.Now())
 		return len(bars) > 0
 	}
 	// disturb bars direct until long after the test by failures that began 6 s ago, beside a relay that
@@ -28,9 +29,9 @@ func TestNewsEndBars(t *testing.T) {
 	disturb := func() {
 		plan++
 		now := time.Now()
-		r.f.memory.Connected("siteb", plan, relay, time.Millisecond, now)
+		r.f.memory.Connected("siteb", pair, plan, relay, time.Millisecond, now)
 		for _, after := range []time.Duration{-6, -6, -6, 10, 40, 100, 220, 460} {
-			r.f.memory.Failed("siteb", plan, direct, "silence", now.Add(after*time.Second))
+			r.f.memory.Failed("siteb", pair, plan, direct, "silence", now.Add(after*time.Second))
 		}
 		if !barred() {
 			t.Fatal("nothing is barred")

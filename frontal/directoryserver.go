@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
+	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -188,7 +189,8 @@ func (d *directoryServer) Withdraw(ctx context.Context, req *controlpb.WithdrawR
 
 // Resolve answers from registry and cache, and asks the broker for the rest.
 func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
-	if _, err := d.f.helperOf(ctx, "Resolve"); err != nil {
+	id, err := d.f.helperOf(ctx, "Resolve")
+	if err != nil {
 		return nil, control.Status(err)
 	}
 	if n := len(req.Questions); n > maxQuestions {
@@ -214,14 +216,14 @@ func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveReq
 	}
 	resp := &controlpb.ResolveResponse{}
 	for _, a := range answers {
-		resp.Answers = append(resp.Answers, d.f.tell(a))
+		resp.Answers = append(resp.Answers, d.f.tell(id, a))
 	}
 	return resp, nil
 }
 
 // tell converts an answer to a message for a helper, including the plan itself, and permits
 // dialling the address in it.
-func (f *Frontal) tell(a directory.Answer) *controlpb.Answer {
+func (f *Frontal) tell(id control.Identity, a directory.Answer) *controlpb.Answer {
 	if a.Err == nil {
 		a.Err = f.permit.Inside(a.Point)
 	}
@@ -235,15 +237,16 @@ func (f *Frontal) tell(a directory.Answer) *controlpb.Answer {
 			}
 		}
 	}
-	return &controlpb.Answer{Point: f.insideOf(a.Point), Plan: a.Plan.GetDigest(), PlanIfNew: a.Plan, Memory: f.advice(a.Plan)}
+	return &controlpb.Answer{Point: f.insideOf(a.Point), Plan: a.Plan.GetDigest(), PlanIfNew: a.Plan, Memory: f.advice(id, a)}
 }
 
-// advice returns what the site has learned about a plan's techniques.
-func (f *Frontal) advice(plan *controlpb.Plan) *controlpb.Memory {
-	if plan == nil {
+// advice returns what the site has learned about the techniques of an answer's plan.
+func (f *Frontal) advice(id control.Identity, a directory.Answer) *controlpb.Memory {
+	if a.Plan == nil {
 		return nil
 	}
-	winner, barred := f.memory.Advice(overlay.SiteID(plan.Target), plan.Digest, time.Now())
+	pair := outcomes.Pair{Own: id.Name, Far: directory.NodeOf(a.Point)}
+	winner, barred := f.memory.Advice(overlay.SiteID(a.Plan.Target), pair, a.Plan.Digest, time.Now())
 	m := &controlpb.Memory{Winner: uint32(winner.Technique), SetupUs: uint32(winner.Setup.Microseconds())}
 	for _, b := range barred {
 		m.Barred = append(m.Barred, &controlpb.Barred{Technique: uint32(b.Technique), Reason: b.Reason, Inferior: b.Inferior})
@@ -268,7 +271,7 @@ func (d *directoryServer) Await(ctx context.Context, req *controlpb.AwaitRequest
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
 	defer cancel()
-	return d.f.tell(d.f.awaits.Await(ctx, name)), nil
+	return d.f.tell(id, d.f.awaits.Await(ctx, name)), nil
 }
 
 // Report drops the cached answer if a connection made from it failed, and reports the attempt to
@@ -285,7 +288,7 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 	if req.Fault != nil {
 		req.Fault.Text = limit.Text(req.Fault.Text, maxReason)
 	}
-	if err := d.f.remember(req); err != nil {
+	if err := d.f.remember(id, name, req); err != nil {
 		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 	}
 	if req.Called != 0 { // no attempt of this site
@@ -302,9 +305,9 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 	return &controlpb.ReportResponse{}, nil
 }
 
-// remember records the outcome of a technique between this site and another, if a broker has named that
-// one: others would be as many as a helper invents.
-func (f *Frontal) remember(req *controlpb.ReportRequest) error {
+// remember records the outcome of a technique between a node of this site and the one of a process of
+// another site, if a broker has named that site: others would be as many as a helper invents.
+func (f *Frontal) remember(id control.Identity, target overlay.ProcessName, req *controlpb.ReportRequest) error {
 	number := req.Technique
 	if req.Called != 0 {
 		number = req.Called
@@ -323,16 +326,17 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	if !f.resolver.KnowsSite(site) {
 		return nil
 	}
+	pair := outcomes.Pair{Own: id.Name, Far: f.resolver.NodeOf(target)}
 	switch {
 	case req.Called != 0:
 		f.memory.Called(site, technique, time.Now())
 	case req.Fault == nil:
-		f.memory.Connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
+		f.memory.Connected(site, pair, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
 	case errors.Is(control.FaultErr(req.Fault), overlay.ErrInferior):
 		f.memory.Inferior(site, req.Plan, technique, req.Fault.Text, time.Now())
 		f.measure.Doubt() // it may limit datagrams to less than before
 	default:
-		f.memory.Failed(site, req.Plan, technique, req.Fault.Text, time.Now())
+		f.memory.Failed(site, pair, req.Plan, technique, req.Fault.Text, time.Now())
 		if technique != overlay.Relay { // which fails for reasons other than profiles
 			f.measure.Doubt()
 		}

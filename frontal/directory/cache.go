@@ -35,6 +35,7 @@ type cache struct {
 type cached struct {
 	point   *controlpb.AccessPoint
 	expires time.Time
+	failed  bool // a connection there failed: it is no answer, but says of which node more reports are
 }
 
 type planFor struct {
@@ -67,7 +68,7 @@ func newCache(own overlay.SiteID, maxPoints int, maxAge time.Duration) *cache {
 // old is set, which is the case while the broker is unreachable.
 func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (Answer, bool) {
 	e, ok := c.points.Get(name)
-	if !ok || !old && !now.Before(e.expires) {
+	if !ok || e.failed || !old && !now.Before(e.expires) {
 		return Answer{}, false
 	}
 	a := Answer{Name: name, Point: e.point}
@@ -85,10 +86,10 @@ func (c *cache) put(a Answer, now time.Time) {
 	if a.Err != nil {
 		return
 	}
-	if e, ok := c.points.Get(a.Name); ok && e.point.Generation > a.Point.Generation {
+	if e, ok := c.points.Get(a.Name); ok && !e.failed && e.point.Generation > a.Point.Generation {
 		return
 	}
-	if c.points.Put(a.Name, cached{a.Point, now.Add(c.maxAge)}) {
+	if c.points.Put(a.Name, cached{point: a.Point, expires: now.Add(c.maxAge)}) {
 		c.pushed++
 	}
 	if a.Plan != nil {
@@ -97,13 +98,14 @@ func (c *cache) put(a Answer, now time.Time) {
 	}
 }
 
-// drop removes a process if the cached generation is the given one.
+// drop stops answering with a process if the cached generation is the given one.
 func (c *cache) drop(name overlay.ProcessName, generation overlay.Generation) bool {
 	e, ok := c.points.Get(name)
-	if !ok || e.point.Generation != uint64(generation) {
+	if !ok || e.failed || e.point.Generation != uint64(generation) {
 		return false
 	}
-	c.points.Drop(name)
+	e.failed = true
+	c.points.Put(name, e)
 	return true
 }
 

@@ -315,10 +315,13 @@ func (r *Resolver) NodeOf(name overlay.ProcessName) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e, ok := r.cache.points.Get(name); ok {
-		return e.point.Site + "/" + e.point.Node
+		return NodeOf(e.point)
 	}
 	return name.String()
 }
+
+// NodeOf returns the name of a process's node.
+func NodeOf(p *controlpb.AccessPoint) string { return p.GetSite() + "/" + p.GetNode() }
 
 // SiteOf returns the site of a process, "" if it is not known.
 func (r *Resolver) SiteOf(name overlay.ProcessName) overlay.SiteID {

@@ -8,11 +8,16 @@
 // is advised where nothing works, and it ends when there is news that such a disturbance is over:
 // another technique works again that failed at the same time; a process of the other site connects
 // to one here, for the first time since; the broker is back, or says that the other site is.
+//
+// Nor must it outgrow what fails. A node may fail for reasons of its own: it has no route, or the wrong
+// address. So failures count for the two nodes between which they were, for each of these with all
+// nodes of the other site once it fails with several, and for the sites once several nodes of both fail.
 package outcomes
 
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -37,6 +42,12 @@ const (
 	// half may pass until a dead session is noticed.
 	minSilence = 5 * time.Second
 	overlap    = 30 * time.Second
+
+	// A failure is another node's if none of them is that node's; minOthers of them show that the
+	// cause is not one node's.
+	minOthers  = 2
+	maxCounted = 64   // nodes that are counted apart in a row of failures; further ones are others
+	maxRuns    = 1024 // of a technique with a site; failures of further nodes count for the sites alone
 
 	// A technique that was measured to be much slower than another is skipped for firstInferior,
 	// and for twice as long if it still is slower after that.
@@ -71,14 +82,10 @@ type siteMemory struct {
 
 // techniqueMemory is one technique between two sites.
 type techniqueMemory struct {
-	successes, failures int       // total
-	inARow              int       // failures since the last success, or since the bar was ended
-	firstInARow         time.Time // time of the first of these
+	successes, failures int // total
 	lastReason          string
 	setup               time.Duration // of the last success
-
-	barred    time.Time     // until when it is
-	barredFor time.Duration // the length of that time
+	runs                map[Pair]*run // by scope
 
 	inferior       time.Time     // until when it is skipped for a faster one
 	inferiorFor    time.Duration // the length of that time
@@ -105,25 +112,113 @@ func (m *Memory) of(site overlay.SiteID, plan uint64, now time.Time) *siteMemory
 
 func (s *siteMemory) tech(t overlay.Technique) *techniqueMemory {
 	if s.techs[t] == nil {
-		s.techs[t] = &techniqueMemory{}
+		s.techs[t] = &techniqueMemory{runs: map[Pair]*run{}}
 	}
 	return s.techs[t]
 }
 
-// Connected records that t worked.
-func (m *Memory) Connected(site overlay.SiteID, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
+// Pair is a node of this site and one of the other between which a technique was tried. Both names are
+// needed. As a scope, an empty name stands for all nodes of its site.
+type Pair struct{ Own, Far string }
+
+// scopes returns what an outcome between the pair may say something of, the widest first.
+func (p Pair) scopes() [4]Pair { return [...]Pair{{}, {Far: p.Far}, {Own: p.Own}, p} }
+
+func (p Pair) String() string {
+	switch {
+	case p.Far == "":
+		return p.Own
+	case p.Own == "":
+		return "with " + p.Far
+	}
+	return p.Own + " with " + p.Far
+}
+
+// run is a technique in one scope: its failures since the last success, or since the bar was ended.
+type run struct {
+	worked   bool // under the plan
+	inARow   int
+	first    time.Time      // of these
+	own, far map[string]int // how many of them were of each node that the scope stands for
+	reason   string         // of the last one
+
+	barred    time.Time     // until when it is
+	barredFor time.Duration // the length of that time
+}
+
+// run returns the technique's state in a scope; nil without any, unless it is to be created.
+func (tm *techniqueMemory) run(scope Pair, create bool) *run {
+	r := tm.runs[scope]
+	if r == nil && create && len(tm.runs) < maxRuns {
+		r = &run{}
+		tm.runs[scope] = r
+	}
+	return r
+}
+
+// fail records a failure in a scope.
+func (r *run) fail(scope, p Pair, reason string, now time.Time) {
+	if r.inARow++; r.inARow == 1 {
+		r.first = now
+	}
+	count := func(nodes *map[string]int, scope, node string) {
+		if scope != "" {
+			return
+		}
+		if *nodes == nil {
+			*nodes = map[string]int{}
+		}
+		if (*nodes)[node] > 0 || len(*nodes) < maxCounted {
+			(*nodes)[node]++
+		}
+	}
+	count(&r.own, scope.Own, p.Own)
+	count(&r.far, scope.Far, p.Far)
+	r.reason = reason
+}
+
+// shows reports whether there are that many failures in a row, and, of each site for all of whose nodes
+// the scope stands, that many of others than the node that has the most.
+func (r *run) shows(scope Pair, failures, others int) bool {
+	spread := func(name string, nodes map[string]int) bool {
+		most := 0
+		for _, n := range nodes {
+			most = max(most, n)
+		}
+		return name != "" || r.inARow-most >= others
+	}
+	return r.inARow >= failures && spread(scope.Own, r.own) && spread(scope.Far, r.far)
+}
+
+// fails reports whether the technique is taken not to work in a scope.
+func (r *run) fails(scope Pair) bool { return r.shows(scope, maxTries, minOthers) }
+
+// end forgets the failures in a row.
+func (r *run) end() { *r = run{worked: r.worked} }
+
+// Connected records that t worked between a pair of nodes.
+func (m *Memory) Connected(site overlay.SiteID, pair Pair, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(site, plan, now)
 	tm := s.tech(t)
-	s.worksAgain(tm, now)
+	for _, scope := range pair.scopes() {
+		if r := tm.runs[scope]; r != nil && r.inARow > 0 {
+			s.worksAgain(r, pair, now)
+		}
+	}
 	if t != overlay.Relay {
 		s.met = now
 	}
 	s.winner, s.won = t, now
 	tm.successes++
 	tm.setup = setup
-	tm.endBar()
+	for _, scope := range pair.scopes() {
+		if r := tm.run(scope, scope != pair); r != nil {
+			r.worked = true
+			r.end()
+		}
+	}
 }
 
 // Called records that a process of the site connected to one of this site by t. That does not prove
@@ -136,35 +231,36 @@ func (m *Memory) Called(site overlay.SiteID, t overlay.Technique, now time.Time)
 	if s == nil {
 		return
 	}
-	if own := s.techs[t]; own != nil {
-		s.worksAgain(own, now)
+	if own := s.techs[t]; own != nil && own.runs[Pair{}] != nil && own.runs[Pair{}].inARow > 0 {
+		s.endBars(own.runs[Pair{}].first.Add(-overlap), now, everyScope)
 	}
 	if t != overlay.Relay { // which works also where the sites do not reach each other
-		s.endBars(s.met, now)
+		s.endBars(s.met, now, everyScope)
 		s.met = now
 	}
 }
 
-// worksAgain ends the bars of techniques that failed together with tm, which works now.
-func (s *siteMemory) worksAgain(tm *techniqueMemory, now time.Time) {
-	if tm.inARow > 0 {
-		s.endBars(tm.firstInARow.Add(-overlap), now)
-	}
+// worksAgain ends the bars of techniques that failed together with what r is about, which works now
+// between a pair: those of the pair and its nodes, and all if the failures were of several nodes of
+// both sites.
+func (s *siteMemory) worksAgain(r *run, pair Pair, now time.Time) {
+	scopes := pair.scopes()
+	wide := r.shows(Pair{}, 1, 1)
+	s.endBars(r.first.Add(-overlap), now, func(scope Pair) bool { return wide || slices.Contains(scopes[:], scope) })
 }
 
-// endBars ends the bars of techniques whose failures in a row all came after since: they were those
-// of a disturbance that is over.
-func (s *siteMemory) endBars(since, now time.Time) {
+func everyScope(Pair) bool { return true }
+
+// endBars ends the bars in some scopes of techniques whose failures in a row all came after since: they
+// were those of a disturbance that is over.
+func (s *siteMemory) endBars(since, now time.Time, in func(scope Pair) bool) {
 	for _, tm := range s.techs {
-		if tm.firstInARow.After(since) && now.Sub(tm.firstInARow) >= minSilence {
-			tm.endBar()
+		for scope, r := range tm.runs {
+			if in(scope) && r.first.After(since) && now.Sub(r.first) >= minSilence {
+				r.end()
+			}
 		}
 	}
-}
-
-// endBar forgets the failures in a row.
-func (tm *techniqueMemory) endBar() {
-	tm.inARow, tm.barred, tm.barredFor = 0, time.Time{}, 0
 }
 
 // Rejoined records that this site has a session with a broker again, after it had none since a time:
@@ -173,7 +269,7 @@ func (m *Memory) Rejoined(since, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.sites {
-		s.endBars(since.Add(-overlap), now)
+		s.endBars(since.Add(-overlap), now, everyScope)
 	}
 }
 
@@ -191,34 +287,47 @@ func (m *Memory) Present(site overlay.SiteID, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.sites[site]; s != nil && !s.away.IsZero() {
-		s.endBars(s.away.Add(-overlap), now)
+		s.endBars(s.away.Add(-overlap), now, everyScope)
 		s.away = time.Time{}
 	}
 }
 
-// Failed records that t did not work, and why.
-func (m *Memory) Failed(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
+// Failed records that t did not work between a pair of nodes, and why.
+func (m *Memory) Failed(site overlay.SiteID, pair Pair, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of(site, plan, now)
-	tm := s.tech(t)
+	tm := m.of(site, plan, now).tech(t)
 	tm.failures++
-	if tm.inARow++; tm.inARow == 1 {
-		tm.firstInARow = now
-	}
 	tm.lastReason = reason
-	if s.winner == t {
-		s.winner = 0
+	for _, scope := range pair.scopes() {
+		r := tm.run(scope, true)
+		if r == nil {
+			continue
+		}
+		r.fail(scope, pair, reason, now)
+		if t == overlay.Relay || !r.fails(scope) {
+			continue
+		}
+		if !now.Before(r.barred) { // many links may report at once
+			if r.barredFor == 0 || tm.hasWorked(scope) {
+				r.barredFor = firstBar
+			} else {
+				r.barredFor = min(2*r.barredFor, maxBar)
+			}
+			r.barred = now.Add(r.barredFor)
+		}
+		return // the narrower scopes are in it
 	}
-	if t == overlay.Relay || tm.inARow < maxTries || now.Before(tm.barred) { // many links may report at once
-		return
+}
+
+// hasWorked reports whether the technique has connected in a scope; between a pair of which both nodes
+// have connected by it, it may.
+func (tm *techniqueMemory) hasWorked(scope Pair) bool {
+	worked := func(scope Pair) bool { r := tm.runs[scope]; return r != nil && r.worked }
+	if scope.Own != "" && scope.Far != "" {
+		return worked(Pair{Own: scope.Own}) && worked(Pair{Far: scope.Far})
 	}
-	if tm.barredFor == 0 || tm.successes > 0 {
-		tm.barredFor = firstBar
-	} else {
-		tm.barredFor = min(2*tm.barredFor, maxBar)
-	}
-	tm.barred = now.Add(tm.barredFor)
+	return worked(scope)
 }
 
 // Inferior records that a link by t was abandoned for another path, and why. Many links may report
@@ -255,42 +364,64 @@ type Winner struct {
 	Setup     time.Duration     // the time it took
 }
 
-// Advice returns the technique that worked last, if that was recent, and those that are barred. The
-// relay is never barred, and where all that was tried has failed nothing is: no time would be saved.
-func (m *Memory) Advice(site overlay.SiteID, plan uint64, now time.Time) (winner Winner, barred []Bar) {
+// Advice returns the technique that worked last, if that was recent, and those that are barred, for a
+// pair of nodes. The relay is never barred, and where all that was tried has failed nothing is: no time
+// would be saved.
+func (m *Memory) Advice(site overlay.SiteID, pair Pair, plan uint64, now time.Time) (winner Winner, barred []Bar) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.advise(site, plan, now)
+	return m.advise(site, pair, plan, now)
 }
 
 // advise is Advice; the caller holds mu.
-func (m *Memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner Winner, barred []Bar) {
+func (m *Memory) advise(site overlay.SiteID, pair Pair, plan uint64, now time.Time) (winner Winner, barred []Bar) {
 	s := m.sites[site]
 	if s == nil || s.plan != plan {
 		return Winner{}, nil
 	}
-	if s.winner != 0 && now.Sub(s.won) < winnerLife {
-		winner = Winner{s.winner, s.tech(s.winner).setup}
+	if s.winner != 0 && now.Sub(s.won) < winnerLife && !s.techs[s.winner].any(pair, func(scope Pair, r *run) bool { return r.shows(scope, 1, 1) }) {
+		winner = Winner{s.winner, s.techs[s.winner].setup}
 	}
 	for t, tm := range s.techs {
 		if now.Before(tm.inferior) {
 			barred = append(barred, Bar{t, fmt.Sprintf("%s; to be tried again in %v", tm.inferiorReason, tm.inferior.Sub(now).Round(time.Second)), true})
 			continue
 		}
-		if now.Before(tm.barred) && s.hasOther() {
-			barred = append(barred, Bar{Technique: t, Reason: fmt.Sprintf("failed %d times in a row, to be tried again in %v: %s",
-				tm.inARow, tm.barred.Sub(now).Round(time.Second), tm.lastReason)})
+		if !s.hasOther(pair) {
+			continue
 		}
+		tm.any(pair, func(scope Pair, r *run) bool {
+			if !now.Before(r.barred) {
+				return false
+			}
+			where := ""
+			if scope != pair && scope != (Pair{}) {
+				where = " (" + scope.String() + ")"
+			}
+			barred = append(barred, Bar{Technique: t, Reason: fmt.Sprintf("failed %d times in a row%s, to be tried again in %v: %s",
+				r.inARow, where, r.barred.Sub(now).Round(time.Second), r.reason)})
+			return true
+		})
 	}
 	sort.Slice(barred, func(i, j int) bool { return barred[i].Technique.PreferredTo(barred[j].Technique) })
 	return winner, barred
 }
 
-// hasOther reports whether there is a technique to take in place of the barred ones. A relay may
+// any reports whether is holds in one of a pair's scopes; it is called for them up to that one.
+func (tm *techniqueMemory) any(pair Pair, is func(Pair, *run) bool) bool {
+	for _, scope := range pair.scopes() {
+		if r := tm.runs[scope]; r != nil && is(scope, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasOther reports whether a pair has a technique to take in place of the barred ones. A relay may
 // connect each time and yet carry nothing.
-func (s *siteMemory) hasOther() bool {
+func (s *siteMemory) hasOther(pair Pair) bool {
 	for _, tm := range s.techs {
-		if tm.inARow < maxTries {
+		if !tm.any(pair, func(scope Pair, r *run) bool { return r.fails(scope) }) {
 			return true
 		}
 	}
@@ -312,7 +443,14 @@ type TechniqueStatus struct {
 	SetupMS   float64           `json:"setup_ms,omitempty"` // of the last success
 	Reason    string            `json:"reason,omitempty"`   // of the last failure, or why another is taken
 	Barred    bool              `json:"barred,omitempty"`
+
+	// BarredFor are the nodes for which alone it is barred: "a1", "with b1" for one of the other site,
+	// "a1 with b1". Of very many it has some.
+	BarredFor []string `json:"barred_for,omitempty"`
 }
+
+// maxBarredFor bounds TechniqueStatus.BarredFor.
+const maxBarredFor = 64
 
 // Status returns all data by site.
 func (m *Memory) Status(now time.Time) []SiteStatus {
@@ -321,7 +459,7 @@ func (m *Memory) Status(now time.Time) []SiteStatus {
 	out := []SiteStatus{}
 	for site, s := range m.sites {
 		sm := SiteStatus{Site: site}
-		winner, barred := m.advise(site, s.plan, now)
+		winner, barred := m.advise(site, Pair{}, s.plan, now)
 		if winner.Technique != 0 {
 			sm.Winner = winner.Technique.String()
 		}
@@ -336,6 +474,12 @@ func (m *Memory) Status(now time.Time) []SiteStatus {
 					}
 				}
 			}
+			for scope, r := range tm.runs {
+				if scope != (Pair{}) && now.Before(r.barred) && len(row.BarredFor) < maxBarredFor {
+					row.BarredFor = append(row.BarredFor, scope.String())
+				}
+			}
+			slices.Sort(row.BarredFor)
 			sm.Techniques = append(sm.Techniques, row)
 		}
 		sort.Slice(sm.Techniques, func(i, j int) bool { return sm.Techniques[i].Technique.PreferredTo(sm.Techniques[j].Technique) })

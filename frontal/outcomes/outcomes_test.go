@@ -1,6 +1,7 @@
 package outcomes
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/isthmus-grid/isthmus/overlay"
 )
+
+// ab is a pair of nodes.
+var ab = Pair{Own: "a1", Far: "siteb/b1"}
 
 // memoryTest is a memory of siteb at a time that the test sets.
 type memoryTest struct {
@@ -18,7 +22,7 @@ type memoryTest struct {
 // expect compares the advice at a time.
 func (t memoryTest) expect(when time.Time, plan uint64, winner overlay.Technique, barred ...overlay.Technique) {
 	t.Helper()
-	w, bs := t.m.Advice("siteb", plan, when)
+	w, bs := t.m.Advice("siteb", ab, plan, when)
 	var got []overlay.Technique
 	for _, b := range bs {
 		got = append(got, b.Technique)
@@ -31,7 +35,7 @@ func (t memoryTest) expect(when time.Time, plan uint64, winner overlay.Technique
 // fail records a number of failures under plan 1.
 func (t memoryTest) fail(tech overlay.Technique, n int, when time.Time) {
 	for range n {
-		t.m.Failed("siteb", 1, tech, "silence", when)
+		t.m.Failed("siteb", ab, 1, tech, "silence", when)
 	}
 }
 
@@ -40,14 +44,14 @@ func TestMemory(t *testing.T) {
 	t0 := time.Unix(1_000_000, 0)
 	m.expect(t0, 1, 0)
 	m.fail(overlay.SimultaneousOpen, 2, t0)
-	m.m.Connected("siteb", 1, overlay.Relay, 40*time.Millisecond, t0)
+	m.m.Connected("siteb", ab, 1, overlay.Relay, 40*time.Millisecond, t0)
 	m.expect(t0, 1, overlay.Relay)
 	m.fail(overlay.SimultaneousOpen, 1, t0)
 	m.expect(t0, 1, overlay.Relay, overlay.SimultaneousOpen)
-	if w, _ := m.m.Advice("siteb", 1, t0); w.Setup != 40*time.Millisecond {
+	if w, _ := m.m.Advice("siteb", ab, 1, t0); w.Setup != 40*time.Millisecond {
 		t.Errorf("the relay took %v", w.Setup)
 	}
-	if _, bs := m.m.Advice("siteb", 1, t0.Add(4*time.Second)); !strings.Contains(bs[0].Reason, "failed 3 times in a row, to be tried again in 11s: silence") {
+	if _, bs := m.m.Advice("siteb", ab, 1, t0.Add(4*time.Second)); !strings.Contains(bs[0].Reason, "failed 3 times in a row, to be tried again in 11s: silence") {
 		t.Errorf("reason %q", bs[0].Reason)
 	}
 
@@ -55,7 +59,7 @@ func TestMemory(t *testing.T) {
 	m.expect(t0.Add(14*time.Second), 1, overlay.Relay, overlay.SimultaneousOpen)
 	m.expect(t0.Add(15*time.Second), 1, overlay.Relay)
 	m.expect(t0.Add(61*time.Minute), 1, 0)
-	m.m.Connected("siteb", 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(63*time.Minute))
+	m.m.Connected("siteb", ab, 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(63*time.Minute))
 	m.expect(t0.Add(63*time.Minute), 1, overlay.SimultaneousOpen)
 
 	// A winner that fails is no longer the winner; the relay is never barred.
@@ -77,7 +81,7 @@ func TestMemory(t *testing.T) {
 	m.fail(overlay.HolePunching, 3, later)
 	m.expect(later, 1, 0, overlay.SimultaneousOpen, overlay.HolePunching)
 	m.expect(later, 2, 0)
-	m.m.Failed("siteb", 2, overlay.HolePunching, "silence", later)
+	m.m.Failed("siteb", ab, 2, overlay.HolePunching, "silence", later)
 	m.expect(later, 2, 0)
 	if st := m.m.Status(later); len(st) != 1 || len(st[0].Techniques) != 1 || st[0].Techniques[0].Failures != 1 {
 		t.Errorf("status %+v", st)
@@ -89,7 +93,7 @@ func TestMemory(t *testing.T) {
 func TestBarsDouble(t *testing.T) {
 	m := memoryTest{t, New()}
 	now := time.Unix(1_000_000, 0)
-	m.m.Connected("siteb", 1, overlay.Relay, time.Millisecond, now)
+	m.m.Connected("siteb", ab, 1, overlay.Relay, time.Millisecond, now)
 	for _, want := range []time.Duration{
 		15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute, time.Hour, time.Hour,
 	} {
@@ -99,7 +103,7 @@ func TestBarsDouble(t *testing.T) {
 		if now = now.Add(want); want < time.Hour {
 			m.expect(now, 1, overlay.Relay)
 		}
-		m.m.Connected("siteb", 1, overlay.Relay, time.Millisecond, now)
+		m.m.Connected("siteb", ab, 1, overlay.Relay, time.Millisecond, now)
 	}
 }
 
@@ -110,7 +114,7 @@ func TestNothingIsBarredWhereNothingWorks(t *testing.T) {
 	t0 := time.Unix(1_000_000, 0)
 	m.fail(overlay.Direct, 5, t0)
 	m.expect(t0, 1, 0)
-	m.m.Connected("siteb", 1, overlay.Relay, time.Millisecond, t0)
+	m.m.Connected("siteb", ab, 1, overlay.Relay, time.Millisecond, t0)
 	m.expect(t0, 1, overlay.Relay, overlay.Direct)
 	m.fail(overlay.Relay, 2, t0)
 	m.expect(t0, 1, 0, overlay.Direct)
@@ -136,7 +140,7 @@ func TestNewsEndBars(t *testing.T) {
 		{name: "a call by another one", news: func(m *Memory) { m.Called("siteb", punching, at(160)) }, ends: true},
 		{name: "a call by relay", news: func(m *Memory) { m.Called("siteb", relay, at(160)) }},
 		{name: "a call by relay, which had failed", news: func(m *Memory) {
-			m.Failed("siteb", 1, relay, "silence", at(110))
+			m.Failed("siteb", ab, 1, relay, "silence", at(110))
 			m.Called("siteb", relay, at(160))
 		}, ends: true},
 		{name: "a call of another site", news: func(m *Memory) { m.Called("sitec", direct, at(160)) }},
@@ -145,23 +149,23 @@ func TestNewsEndBars(t *testing.T) {
 			m.Called("siteb", punching, at(160))
 		}},
 		{name: "a call before", before: func(m *Memory) { m.Called("siteb", punching, at(100)) }, news: func(m *Memory) { m.Called("siteb", punching, at(160)) }, ends: true},
-		{name: "a relay that works all the time", news: func(m *Memory) { m.Connected("siteb", 1, relay, time.Millisecond, at(160)) }},
+		{name: "a relay that works all the time", news: func(m *Memory) { m.Connected("siteb", ab, 1, relay, time.Millisecond, at(160)) }},
 		{name: "a relay that works again", news: func(m *Memory) {
-			m.Failed("siteb", 1, relay, "silence", at(110))
-			m.Connected("siteb", 1, relay, time.Millisecond, at(160))
+			m.Failed("siteb", ab, 1, relay, "silence", at(110))
+			m.Connected("siteb", ab, 1, relay, time.Millisecond, at(160))
 		}, ends: true},
 		{name: "a relay that works again, and had failed long before", before: func(m *Memory) {
-			m.Failed("siteb", 1, relay, "silence", at(0))
-		}, news: func(m *Memory) { m.Connected("siteb", 1, relay, time.Millisecond, at(160)) }, ends: true},
+			m.Failed("siteb", ab, 1, relay, "silence", at(0))
+		}, news: func(m *Memory) { m.Connected("siteb", ab, 1, relay, time.Millisecond, at(160)) }, ends: true},
 		{name: "a relay that failed later and works again", news: func(m *Memory) {
-			m.Failed("siteb", 1, relay, "silence", at(190))
-			m.Connected("siteb", 1, relay, time.Millisecond, at(200))
+			m.Failed("siteb", ab, 1, relay, "silence", at(190))
+			m.Connected("siteb", ab, 1, relay, time.Millisecond, at(200))
 		}},
 		{name: "another technique that works again", news: func(m *Memory) {
-			m.Failed("siteb", 1, reversed, "silence", at(110))
-			m.Connected("siteb", 1, reversed, time.Millisecond, at(160))
+			m.Failed("siteb", ab, 1, reversed, "silence", at(110))
+			m.Connected("siteb", ab, 1, reversed, time.Millisecond, at(160))
 		}, ends: true},
-		{name: "another technique that works all the time", news: func(m *Memory) { m.Connected("siteb", 1, punching, time.Millisecond, at(160)) }},
+		{name: "another technique that works all the time", news: func(m *Memory) { m.Connected("siteb", ab, 1, punching, time.Millisecond, at(160)) }},
 		{name: "a broker after an outage", news: func(m *Memory) { m.Rejoined(at(104), at(160)) }, ends: true},
 		{name: "a broker after a later outage", news: func(m *Memory) { m.Rejoined(at(190), at(200)) }},
 		{name: "a site that was away", news: func(m *Memory) {
@@ -181,23 +185,23 @@ func TestNewsEndBars(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := memoryTest{t, New()}
-			m.m.Connected("siteb", 1, punching, time.Millisecond, t0)
+			m.m.Connected("siteb", ab, 1, punching, time.Millisecond, t0)
 			if tc.before != nil {
 				tc.before(m.m)
 			}
 			for _, second := range []int{105, 106, 107, 122, 152} {
 				m.fail(direct, 1, at(second))
 			}
-			if _, bs := m.m.Advice("siteb", 1, at(205)); len(bs) != 1 {
+			if _, bs := m.m.Advice("siteb", ab, 1, at(205)); len(bs) != 1 {
 				t.Fatalf("barred before the news: %v", bs)
 			}
 			tc.news(m.m)
-			if _, bs := m.m.Advice("siteb", 1, at(205)); (len(bs) == 0) != tc.ends {
+			if _, bs := m.m.Advice("siteb", ab, 1, at(205)); (len(bs) == 0) != tc.ends {
 				t.Errorf("barred after the news: %v", bs)
 			}
 			if tc.ends { // and what failed before counts no more
 				m.fail(direct, 2, at(205))
-				if _, bs := m.m.Advice("siteb", 1, at(205)); len(bs) != 0 {
+				if _, bs := m.m.Advice("siteb", ab, 1, at(205)); len(bs) != 0 {
 					t.Errorf("barred by two failures after the news: %v", bs)
 				}
 			}
@@ -212,7 +216,7 @@ func TestRefusalsAreNoDisturbance(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	m.fail(overlay.Direct, 100, now)
 	m.m.Called("siteb", overlay.Reversed, now.Add(time.Second))
-	m.m.Connected("siteb", 1, overlay.Reversed, time.Millisecond, now.Add(time.Second))
+	m.m.Connected("siteb", ab, 1, overlay.Reversed, time.Millisecond, now.Add(time.Second))
 	m.expect(now.Add(2*time.Second), 1, overlay.Reversed, overlay.Direct)
 	m.m.Called("siteb", overlay.Reversed, now.Add(10*time.Second))
 	m.expect(now.Add(11*time.Second), 1, overlay.Reversed, overlay.Direct)
@@ -223,7 +227,7 @@ func TestRefusalsAreNoDisturbance(t *testing.T) {
 func TestInferiorMemory(t *testing.T) {
 	m := New()
 	now := time.Unix(1_000_000, 0)
-	m.Connected("siteb", 1, overlay.HolePunching, time.Millisecond, now)
+	m.Connected("siteb", ab, 1, overlay.HolePunching, time.Millisecond, now)
 	for _, step := range []struct{ after, want time.Duration }{
 		{0, 30 * time.Second},
 		{time.Minute, time.Minute},
@@ -234,11 +238,11 @@ func TestInferiorMemory(t *testing.T) {
 		for range 20 {
 			m.Inferior("siteb", 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
 		}
-		winner, barred := m.Advice("siteb", 1, now.Add(step.want-time.Second))
+		winner, barred := m.Advice("siteb", ab, 1, now.Add(step.want-time.Second))
 		if winner.Technique != 0 || len(barred) != 1 || !barred[0].Inferior || barred[0].Reason != "it carried 0.3 Mb/s; to be tried again in 1s" {
 			t.Errorf("after %v: winner %v, barred %+v", step.after, winner, barred)
 		}
-		if _, barred := m.Advice("siteb", 1, now.Add(step.want)); len(barred) > 0 {
+		if _, barred := m.Advice("siteb", ab, 1, now.Add(step.want)); len(barred) > 0 {
 			t.Errorf("after %v: still barred %+v", step.after, barred)
 		}
 	}
@@ -254,5 +258,105 @@ func TestInferiorMemory(t *testing.T) {
 		if now.Unix() > 2_000_000 {
 			break
 		}
+	}
+}
+
+// What fails for reasons of one node is barred for that node and for no other; what fails between
+// several nodes of both sites is barred for all of them.
+func TestBarsOfNodes(t *testing.T) {
+	const direct, relay = overlay.Direct, overlay.Relay
+	now := time.Unix(1_000_000, 0)
+	pair := func(own, far string) Pair { return Pair{own, far} }
+	for _, tc := range []struct {
+		name         string
+		worked       []Pair // before the failures
+		fails        []Pair
+		works        []Pair // after them
+		barred, free []Pair
+	}{
+		{
+			name: "a node with the wrong address", fails: []Pair{{"a1", "b1"}, {"a1", "b2"}, {"a1", "b3"}},
+			barred: []Pair{{"a1", "b1"}, {"a1", "b4"}}, free: []Pair{{"a2", "b1"}, {"a2", "b4"}},
+		},
+		{
+			name: "a target with the wrong address", fails: []Pair{{"a1", "b1"}, {"a2", "b1"}, {"a3", "b1"}},
+			barred: []Pair{{"a1", "b1"}, {"a4", "b1"}}, free: []Pair{{"a1", "b2"}, {"a4", "b2"}},
+		},
+		{
+			name: "two nodes only", fails: []Pair{{"a1", "b1"}, {"a1", "b1"}, {"a1", "b1"}},
+			barred: []Pair{{"a1", "b1"}}, free: []Pair{{"a1", "b2"}, {"a2", "b1"}, {"a2", "b2"}},
+		},
+		{
+			name: "both sites", fails: []Pair{{"a1", "b1"}, {"a2", "b2"}, {"a3", "b3"}},
+			barred: []Pair{{"a1", "b1"}, {"a4", "b4"}, {"a1", "b9"}},
+		},
+		{
+			name: "a node with the wrong address, and one failure of another", fails: slices.Concat(slices.Repeat([]Pair{{"a1", "b1"}, {"a1", "b2"}, {"a1", "b3"}}, 20), []Pair{{"a2", "b3"}}),
+			barred: []Pair{{"a1", "b1"}, {"a1", "b4"}}, free: []Pair{{"a2", "b3"}, {"a2", "b1"}, {"a3", "b3"}},
+		},
+		{
+			name: "a node with the wrong address among nodes that connect", fails: slices.Repeat([]Pair{{"a1", "b1"}, {"a1", "b2"}}, 3), works: []Pair{{"a2", "b1"}, {"a2", "b2"}},
+			barred: []Pair{{"a1", "b3"}}, free: []Pair{{"a2", "b1"}, {"a3", "b3"}},
+		},
+		{
+			name: "a site that works again", fails: []Pair{{"a1", "b1"}, {"a2", "b2"}, {"a3", "b3"}}, works: []Pair{{"a4", "b4"}},
+			free: []Pair{{"a1", "b1"}, {"a2", "b2"}, {"a4", "b4"}},
+		},
+		{
+			name: "a node that works again with another", fails: []Pair{{"a1", "b1"}, {"a1", "b2"}, {"a1", "b3"}}, works: []Pair{{"a1", "b4"}},
+			free: []Pair{{"a1", "b1"}, {"a1", "b4"}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := New()
+			m.Connected("siteb", pair("a9", "b9"), 1, relay, time.Millisecond, now)
+			for _, p := range tc.fails {
+				m.Failed("siteb", p, 1, direct, "invalid argument", now)
+			}
+			later := now.Add(minSilence)
+			for _, p := range tc.works {
+				m.Connected("siteb", p, 1, direct, time.Millisecond, later)
+			}
+			for _, p := range tc.barred {
+				if _, bars := m.Advice("siteb", p, 1, later); len(bars) != 1 || bars[0].Technique != direct || !strings.Contains(bars[0].Reason, "invalid argument") {
+					t.Errorf("%v: barred %v", p, bars)
+				}
+			}
+			for _, p := range tc.free {
+				if _, bars := m.Advice("siteb", p, 1, later); len(bars) > 0 {
+					t.Errorf("%v: barred %v", p, bars)
+				}
+			}
+			st := m.Status(later)[0].Techniques
+			if i := slices.IndexFunc(st, func(s TechniqueStatus) bool { return s.Technique == direct }); i < 0 || len(tc.barred) > 0 != (st[i].Barred || len(st[i].BarredFor) > 0) {
+				t.Errorf("status %+v", st)
+			}
+		})
+	}
+}
+
+// A node's failure takes the winner from no other.
+func TestWinnerOfOthers(t *testing.T) {
+	m, now := New(), time.Unix(1_000_000, 0)
+	m.Connected("siteb", Pair{"a2", "b2"}, 1, overlay.Direct, time.Millisecond, now)
+	for range 5 {
+		m.Failed("siteb", Pair{"a1", "b1"}, 1, overlay.Direct, "silence", now)
+	}
+	for own, want := range map[string]overlay.Technique{"a1": 0, "a2": overlay.Direct, "a3": overlay.Direct} {
+		if w, _ := m.Advice("siteb", Pair{own, "b1"}, 1, now); w.Technique != want {
+			t.Errorf("%s: winner %v, want %v", own, w.Technique, want)
+		}
+	}
+}
+
+// However many nodes fail, what is kept of them is bounded.
+func TestRunsAreBounded(t *testing.T) {
+	m, now := New(), time.Unix(1_000_000, 0)
+	for i := range 2 * maxRuns {
+		m.Failed("siteb", Pair{fmt.Sprint("a", i), fmt.Sprint("b", i)}, 1, overlay.Relay, "silence", now)
+	}
+	tm := m.of("siteb", 1).tech(overlay.Relay)
+	if r := tm.runs[Pair{}]; len(tm.runs) > maxRuns || r == nil || len(r.own) > maxCounted || len(r.far) > maxCounted || !r.fails(Pair{}) {
+		t.Errorf("%d runs, %+v", len(tm.runs), r)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -73,7 +72,7 @@ func (d *Server) Exchange(ctx context.Context, token string, request []byte) (wh
 // AskAsUser gets a user's certificate from the broker at addr, host:port, for a token of an
 // identity provider that the broker accepts. The token is sent only to a broker of the grid whose
 // CA root is. dial is as for Ask.
-func AskAsUser(ctx context.Context, addr, token string, root *x509.Certificate, dial func(ctx context.Context, addr string) (net.Conn, error)) (*Enrolled, error) {
+func AskAsUser(ctx context.Context, addr, token string, root *x509.Certificate, dial Dial) (*Enrolled, error) {
 	if !oidc.IsToken(token) {
 		return nil, errors.New("this is not a token of an identity provider: it is not a JSON Web Token")
 	}
