@@ -89,7 +89,11 @@ func (b *Broker) serveSTUN(ctx context.Context) {
 // them; stun is invalid without a STUN server.
 func (b *Broker) ownAddresses(s *control.Session) (tcp, stun netip.AddrPort) {
 	tcp = b.cfg.Advertise
-	if own := s.LocalAddr(); !tcp.IsValid() || tcp.Addr().Is4() != own.Addr().Unmap().Is4() {
+	own := s.LocalAddr()
+	if b.reflector.listening.Addr().IsUnspecified() && !b.cfg.AllowLoopback { // a frontal on this host shows an address that no node can reach
+		own = netip.AddrPortFrom(multihome.Outward(own.Addr()), own.Port())
+	}
+	if !tcp.IsValid() || tcp.Addr().Is4() != own.Addr().Unmap().Is4() {
 		tcp = own // a peer that connected over the other IP version may have no other route
 	}
 	if b.reflector.sockets != nil {

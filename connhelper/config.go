@@ -16,6 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
@@ -29,7 +30,7 @@ type Config struct {
 	Frontal       string              `yaml:"frontal" required:"true" example:"gateway.site-a.example:7440" help:"Where the site's frontal listens for helpers, host:port."`
 	Socket        string              `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. The environment variable ISTHMUS_HELPER of the processes names it."`
 	Public        bool                `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). If false, only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
-	Address       netip.Addr          `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached."`
+	Address       netip.Addr          `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached, or, where that is one of this host only, the one from which other sites are."`
 	Advertise     netip.Addr          `yaml:"advertise" example:"198.51.100.11" help:"The address under which other sites dial this node, where a 1:1 NAT makes it differ from address."`
 	MetricsListen netip.AddrPort      `yaml:"metrics_listen" example:"127.0.0.1:9444" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
 	HTTPProxy     HTTPProxy           `yaml:"http_proxy" help:"The site's HTTP proxy; used if the site's profile permits no other outbound traffic."`
@@ -76,11 +77,20 @@ type TLS struct {
 
 // Check checks that the keys fit together.
 func (c Config) Check() error {
-	_, _, err := net.SplitHostPort(c.Frontal)
-	if err != nil && c.Frontal != "" {
-		return daemon.Wrong("frontal", "want host:port: %v", err)
+	var errs []error
+	if _, _, err := net.SplitHostPort(c.Frontal); err != nil && c.Frontal != "" {
+		errs = append(errs, daemon.Wrong("frontal", "want host:port: %v", err))
 	}
-	return nil
+	for _, own := range []struct {
+		key string
+		ip  netip.Addr
+	}{{"address", c.Address}, {"advertise", c.Advertise}} {
+		kind := multihome.Unreachable(own.ip)
+		if kind != "" && !(kind == "loopback" && c.AllowLoopback) {
+			errs = append(errs, daemon.Wrong(own.key, "%v (%s) is not an address that other nodes can dial; give one that they can, or remove the key (a grid on one host sets allow_loopback: true)", own.ip, kind))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 var spec = daemon.Spec[Config]{

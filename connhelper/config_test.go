@@ -1,9 +1,73 @@
 package connhelper
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
 )
 
 func TestSample(t *testing.T) { daemontest.Sample[Config](t, "isthmus-helper") }
+
+// An address at which no other node can dial this one is refused, in either key.
+func TestOwnAddressIsChecked(t *testing.T) {
+	const good = "frontal: 127.0.0.1:7440\ntls: {cert: c, key: k, ca: a}\n"
+	for text, want := range map[string]string{
+		"":                         "",
+		"address: 10.1.0.11":       "",
+		"address: '2001:db8::1'":   "",
+		"advertise: 198.51.100.11": "",
+		"address: 127.0.0.1":       "address: 127.0.0.1 (loopback) is not an address that other nodes can dial; give one that they can, or remove the key",
+		"address: '::1'":           "address: ::1 (loopback) is not an address",
+		"address: 0.0.0.0":         "address: 0.0.0.0 (unspecified) is not an address",
+		"address: 169.254.3.4":     "address: 169.254.3.4 (link-local) is not an address",
+		"advertise: 127.0.0.53":    "advertise: 127.0.0.53 (loopback) is not an address",
+		"advertise: 224.0.0.1":     "advertise: 224.0.0.1 (multicast) is not an address",
+		"{address: 127.0.0.1, allow_loopback: true, frontal: '127.0.0.1:1', tls: {cert: c, key: k, ca: a}}": "",
+		"{address: 0.0.0.0, allow_loopback: true, frontal: '127.0.0.1:1', tls: {cert: c, key: k, ca: a}}":   "address: 0.0.0.0 (unspecified) is not an address",
+	} {
+		if !strings.HasPrefix(text, "{") {
+			text = good + text
+		}
+		_, err := daemon.Parse[Config]("h.yaml", []byte(text))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A node's own address is one that it has and that others can send to, where there is one.
+func TestOwnAddress(t *testing.T) {
+	at := netip.MustParseAddr
+	lan, loopback, none := at("10.1.0.11"), at("127.0.0.1"), netip.Addr{}
+	has := func(ip netip.Addr) bool { return ip == lan || ip == loopback }
+	outward := func(ip netip.Addr) netip.Addr {
+		if ip == loopback {
+			return lan
+		}
+		return ip
+	}
+	alone := func(ip netip.Addr) netip.Addr { return ip }
+	for name, c := range map[string]struct {
+		set, facing netip.Addr
+		oneHost     bool
+		outward     func(netip.Addr) netip.Addr
+		want        netip.Addr
+		doubt       string
+	}{
+		"as the frontal is reached":               {none, lan, false, outward, lan, ""},
+		"a frontal on this host":                  {none, loopback, false, outward, lan, ""},
+		"a frontal on this host, which is a grid": {none, loopback, true, outward, loopback, ""},
+		"a host without any other":                {none, loopback, false, alone, loopback, "from a loopback address, and this host has no other"},
+		"as set":                                  {lan, loopback, false, outward, lan, ""},
+		"another host's":                          {at("10.9.9.9"), lan, false, outward, lan, "this host does not have 10.9.9.9"},
+		"another host's, beside the frontal":      {at("10.9.9.9"), loopback, false, outward, lan, "this host does not have 10.9.9.9"},
+	} {
+		got, doubt := ownAddress(c.set, c.facing, c.oneHost, has, c.outward)
+		if got != c.want || !strings.Contains(doubt, c.doubt) || (doubt == "") != (c.doubt == "") {
+			t.Errorf("%s: %v, %q; want %v, %q", name, got, doubt, c.want, c.doubt)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
@@ -209,10 +210,7 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, six *dataP
 	h.site.Store(&profile)
 	h.crypt.set(control.EncryptionFromPB(r.Encryption))
 	f := &frontal{session: s, profile: profile, data: r.DataAddress}
-	ip := h.opts.Address
-	if !ip.IsValid() {
-		ip = s.LocalAddr().Addr()
-	}
+	ip := h.ownAddress(s)
 	f.local, err = data.listen(ip, profile)
 	if err != nil {
 		// Other nodes cannot dial this one, but it can dial, and relays work.
@@ -241,6 +239,35 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, six *dataP
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// ownAddress returns the address of this node for other nodes.
+func (h *Helper) ownAddress(s *control.Session) netip.Addr {
+	ip, doubt := ownAddress(h.opts.Address, s.LocalAddr().Addr(), h.opts.AllowLoopback, carrier.HasAddress, multihome.Outward)
+	if doubt != "" {
+		h.log.Warn("other nodes may not reach this one: "+doubt+"; set the key address", "address", ip.String())
+	}
+	return ip
+}
+
+// ownAddress returns the address in the settings, if this host has it, or else the one from which the
+// frontal is reached; of a frontal on this host that may be one that no other node can send to, and is
+// replaced unless the grid is this host. It also returns what is doubtful about it.
+func ownAddress(set, facing netip.Addr, oneHost bool, has func(netip.Addr) bool, outward func(netip.Addr) netip.Addr) (ip netip.Addr, doubt string) {
+	if set.IsValid() {
+		if has(set) {
+			return set, ""
+		}
+		doubt = fmt.Sprintf("this host does not have %v, the address in the settings", set)
+	}
+	if oneHost {
+		return facing, doubt
+	}
+	ip = outward(facing)
+	if kind := multihome.Unreachable(ip); kind != "" && doubt == "" {
+		doubt = fmt.Sprintf("the frontal is reached from a %s address, and this host has no other", kind)
+	}
+	return ip, doubt
 }
 
 // publicAddress returns where other sites dial this node's listener; invalid when they cannot. The

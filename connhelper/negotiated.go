@@ -29,7 +29,7 @@ func (h *Helper) permitted(r *controlpb.ReflectorsResponse) *controlpb.Reflector
 func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 	ip := f.local.Addr()
 	if !ip.IsValid() {
-		ip = f.session.LocalAddr().Addr()
+		ip = h.ownAddress(f.session)
 	}
 	return &coordinate.Side{
 		Address: ip, Other: coordinate.OtherAddress(ip), Profile: f.profile, Log: h.log, PortPool: h.portPool, Engine: h.engine,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
@@ -230,7 +231,20 @@ func (c Config) checkData(wrong func(key, format string, args ...any)) {
 		wrong("data_listen", "only a site with profile.gateway_only: true needs it; elsewhere nodes connect by themselves")
 	case gateway && c.DataListen.Addr().IsUnspecified():
 		wrong("data_listen", "%v is not an address that nodes could dial; give the gateway's address inside the site", c.DataListen)
+	case gateway && c.hasOtherHosts() && multihome.Unreachable(c.DataListen.Addr()) != "":
+		wrong("data_listen", "%v (%s) is not an address that other hosts can dial; give the gateway's address inside the site", c.DataListen, multihome.Unreachable(c.DataListen.Addr()))
 	}
+}
+
+// hasOtherHosts reports whether helpers on other hosts are to reach this frontal.
+func (c Config) hasOtherHosts() bool { return !c.Listen.Addr().IsLoopback() }
+
+// publicAddress returns the address that other sites get, whose port may still be 0.
+func (c Config) publicAddress() netip.AddrPort {
+	if c.PublicAddress.IsValid() {
+		return c.PublicAddress
+	}
+	return c.PublicListen
 }
 
 func (c Config) checkPublic(wrong func(key, format string, args ...any)) {
@@ -248,6 +262,8 @@ func (c Config) checkPublic(wrong func(key, format string, args ...any)) {
 		wrong("public_address", "it needs public_listen, which is not set")
 	case wanted && !c.PublicAddress.IsValid() && c.PublicListen.Addr().IsUnspecified():
 		wrong("public_address", "public_listen is %v; give the address at which other sites reach it", c.PublicListen)
+	case wanted && c.hasOtherHosts() && multihome.Unreachable(c.publicAddress().Addr()) != "":
+		wrong("public_address", "%v (%s) is not an address that other sites can dial; give the one at which they reach public_listen", c.publicAddress(), multihome.Unreachable(c.publicAddress().Addr()))
 	case wanted && inbound == overlay.InboundPorts && port != 0 && !c.SiteProfile().Ports.Contains(port):
 		wrong("public_listen", "port %d is outside profile.ports %v", port, c.SiteProfile().Ports)
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
@@ -31,7 +32,8 @@ func (f *Frontal) ownAddress(id control.Identity, from netip.Addr, p overlay.Acc
 		if kind := gateway.NeverDialled(ip); kind != "" {
 			return f.forbidden("%v registers %v at %v, a %s address that is not its own", id, p.Process, p.Local, kind)
 		}
-		if !slices.ContainsFunc(cfg.NodeNetworks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+		here := from.IsLoopback() && carrier.HasAddress(ip) // a helper on this host
+		if !here && !slices.ContainsFunc(cfg.NodeNetworks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
 			return f.forbidden("%v registers %v at %v; its session comes from %v, and node_networks does not list another address of it", id, p.Process, p.Local, from)
 		}
 	}

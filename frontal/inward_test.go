@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -33,6 +34,14 @@ func TestOwnAddress(t *testing.T) {
 		err := r.f.ownAddress(id, from, overlay.AccessPoint{Process: proc(1), Node: id.Node(), Local: netip.MustParseAddrPort(local)})
 		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v; want %q", local, err, want)
+		}
+	}
+	// A helper on this host reaches the frontal from its loopback, and listens at an address of this host.
+	loopback := netip.MustParseAddr("127.0.0.1")
+	own := multihome.Outward(loopback)
+	for local, ok := range map[netip.Addr]bool{own: true, loopback: true, netip.MustParseAddr("198.51.100.254"): false, netip.MustParseAddr("169.254.169.254"): false} {
+		if err := r.f.ownAddress(id, loopback, overlay.AccessPoint{Process: proc(1), Node: id.Node(), Local: netip.AddrPortFrom(local, 20000)}); (err == nil) != ok {
+			t.Errorf("%v from the loopback: %v", local, err)
 		}
 	}
 	if err := r.f.ownAddress(id, from, overlay.AccessPoint{Process: proc(1), Node: id.Node()}); err != nil {

@@ -39,7 +39,7 @@ func (f *Frontal) newGateway(quota *ratelimit.Limiter) *gateway.Gateway {
 		Site: f.site, Who: f.who, Log: f.log,
 		Settings: func() gateway.Settings {
 			cfg := f.config()
-			return gateway.Settings{Rule: cfg.rule(), Dial: cfg.Dial}
+			return gateway.Settings{Rule: cfg.rule(), Dial: cfg.Dial, OneHost: !cfg.hasOtherHosts()}
 		},
 		Profile: f.profile, Limits: cfg.Limits.gateway(), Quota: quota,
 		HTTPProxy: f.httpProxy, ProxyTLS: func() *tls.Config { return f.creds.DataClient(control.RoleProxy) },

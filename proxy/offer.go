@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
@@ -38,7 +39,7 @@ type offerer struct {
 // run serves one session with the broker until it ends.
 func (o *offerer) run(ctx context.Context, session *control.Session) error {
 	defer o.joined(session)()
-	addresses := advertised(o.advertise, o.listen, session.LocalAddr().Addr())
+	addresses := advertised(o.advertise, o.listen, multihome.Outward(session.LocalAddr().Addr())) // the broker may be on this host
 	stun := stunAddress(addresses, o.stunPort)
 	relays := controlpb.NewRelaysClient(session.Conn())
 	changed := o.server.Changed()

@@ -33,6 +33,10 @@ import (
 type Settings struct {
 	Rule netrule.Rule  // for addresses named by others
 	Dial time.Duration // timeout for dialling an address
+
+	// OneHost means that the site's helpers are on this host, and so may be the grid: addresses of this host
+	// only will do.
+	OneHost bool
 }
 
 // Limits bounds the resources that a gateway uses.

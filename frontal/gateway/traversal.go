@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
@@ -125,6 +126,9 @@ func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
 		return nil, err
 	}
 	ip := s.LocalAddr().Addr().Unmap().WithZone("")
+	if !g.settings().OneHost {
+		ip = multihome.Outward(ip) // the broker may be on this host
+	}
 	side := &coordinate.Side{
 		Address: ip, Other: coordinate.OtherAddress(ip), Profile: g.profile(), Log: g.log,
 		Forbidden: notTraversed, Permit: g.settings().Rule.Foreign, PortPool: g.portPool, Engine: g.engine,

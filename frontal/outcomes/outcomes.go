@@ -204,7 +204,7 @@ func (m *Memory) Connected(site overlay.SiteID, pair Pair, plan uint64, t overla
 	tm := s.tech(t)
 	for _, scope := range pair.scopes() {
 		if r := tm.runs[scope]; r != nil && r.inARow > 0 {
-			s.worksAgain(r, pair, now)
+			s.worksAgain(scope, r, pair, now)
 		}
 	}
 	if t != overlay.Relay {
@@ -240,12 +240,11 @@ func (m *Memory) Called(site overlay.SiteID, t overlay.Technique, now time.Time)
 	}
 }
 
-// worksAgain ends the bars of techniques that failed together with what r is about, which works now
-// between a pair: those of the pair and its nodes, and all if the failures were of several nodes of
-// both sites.
-func (s *siteMemory) worksAgain(r *run, pair Pair, now time.Time) {
+// worksAgain ends the bars of techniques that failed together with that of r, which works now between a
+// pair: those of the pair and its nodes, and all if r is the sites' and of several nodes of both.
+func (s *siteMemory) worksAgain(scope Pair, r *run, pair Pair, now time.Time) {
 	scopes := pair.scopes()
-	wide := r.shows(Pair{}, 1, 1)
+	wide := scope == Pair{} && r.shows(scope, 1, 1)
 	s.endBars(r.first.Add(-overlap), now, func(scope Pair) bool { return wide || slices.Contains(scopes[:], scope) })
 }
 

@@ -91,6 +91,59 @@ func OtherVersion(ip netip.Addr) netip.Addr {
 	return other
 }
 
+// Unreachable returns the kind of an address to which no other host can send, such as "loopback"; "" for
+// other addresses.
+func Unreachable(ip netip.Addr) string {
+	switch {
+	case ip.IsLoopback(), ip.Unmap().IsLoopback():
+		return "loopback"
+	case ip.IsLinkLocalUnicast():
+		return "link-local"
+	case ip.IsUnspecified():
+		return "unspecified"
+	case ip.IsMulticast():
+		return "multicast"
+	}
+	return ""
+}
+
+// Outward returns ip, an address of this host; or in place of one to which no other host can send, as
+// when the daemon above is on this host, too, the source address of this host's packets to other sites,
+// or else any of its addresses, of ip's IP version if there is one. A host that has none is alone, and
+// ip will do.
+func Outward(ip netip.Addr) netip.Addr {
+	if Unreachable(ip) == "" {
+		return ip
+	}
+	var candidates []netip.Addr
+	for _, six := range []bool{ip.Unmap().Is6(), ip.Unmap().Is4()} {
+		if source, err := Selected(anywhere[six]); err == nil {
+			candidates = append(candidates, source)
+		}
+	}
+	if all, err := addresses(); err == nil {
+		for _, o := range all {
+			candidates = append(candidates, o.Addr)
+		}
+	}
+	return outward(ip, candidates)
+}
+
+// outward chooses Outward's result from candidates, the preferred first.
+func outward(ip netip.Addr, candidates []netip.Addr) netip.Addr {
+	best := ip
+	for _, c := range candidates {
+		switch {
+		case Unreachable(c) != "":
+		case c.Is6() == ip.Unmap().Is6():
+			return c
+		case best == ip:
+			best = c
+		}
+	}
+	return best
+}
+
 // addresses returns the addresses of all interfaces that are up.
 func addresses() (all []own, err error) {
 	interfaces, err := net.Interfaces()

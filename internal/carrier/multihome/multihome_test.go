@@ -53,3 +53,39 @@ func TestOthersOfNeighbours(t *testing.T) {
 		t.Errorf("other sources for this host: %v", got)
 	}
 }
+
+// An address that no other host can send to is replaced by one that they can, of the same IP version if
+// there is one.
+func TestOutward(t *testing.T) {
+	for _, c := range []struct {
+		ip         string
+		candidates []string
+		want       string
+	}{
+		{"127.0.0.1", []string{"10.1.0.11", "2001:db8::1"}, "10.1.0.11"},
+		{"127.0.0.1", []string{"2001:db8::1", "10.1.0.11"}, "10.1.0.11"},
+		{"::1", []string{"10.1.0.11", "2001:db8::1"}, "2001:db8::1"},
+		{"::ffff:127.0.0.1", []string{"2001:db8::1", "10.1.0.11"}, "10.1.0.11"},
+		{"::1", []string{"127.0.0.1", "10.1.0.11", "192.0.2.1"}, "10.1.0.11"},
+		{"fe80::1%eth0", []string{"fe80::1", "2001:db8::1"}, "2001:db8::1"},
+		{"169.254.3.4", []string{"169.254.3.4", "10.1.0.11"}, "10.1.0.11"},
+		{"127.0.0.1", []string{"127.0.0.1", "::1", "fe80::1"}, "127.0.0.1"},
+		{"127.0.0.1", nil, "127.0.0.1"},
+	} {
+		var candidates []netip.Addr
+		for _, a := range c.candidates {
+			candidates = append(candidates, netip.MustParseAddr(a))
+		}
+		if got := outward(netip.MustParseAddr(c.ip), candidates); got != netip.MustParseAddr(c.want) {
+			t.Errorf("%s among %v: %v, want %s", c.ip, c.candidates, got, c.want)
+		}
+	}
+	for _, ip := range []string{"10.1.0.11", "198.51.100.1", "2001:db8::1", "fd00::1"} {
+		if got := Outward(netip.MustParseAddr(ip)); got != netip.MustParseAddr(ip) {
+			t.Errorf("%s was replaced by %v", ip, got)
+		}
+	}
+	if got := Outward(netip.MustParseAddr("127.0.0.1")); Unreachable(got) != "" && got != netip.MustParseAddr("127.0.0.1") {
+		t.Errorf("replaced by %v", got)
+	}
+}
