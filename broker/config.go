@@ -2,10 +2,13 @@ package broker
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -14,9 +17,11 @@ import (
 	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/httpserve"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 	"github.com/isthmus-grid/isthmus/internal/pki/oidc"
 )
 
@@ -50,7 +55,41 @@ func (c Config) Check() error {
 	if at := c.StatusListen; at.IsValid() && !at.Addr().IsLoopback() && !c.StatusOpen {
 		return daemon.Wrong("status_listen", "%v can be reached by others, and the page has no access control; use 127.0.0.1 and a tunnel (ssh -L), or set status_open: true", at)
 	}
+	if kind := multihome.Unreachable(c.Advertise.Addr()); kind != "" && !(kind == "loopback" && c.AllowLoopback) {
+		return daemon.Wrong("advertise", "%v (%s) is not an address that sites can dial; give one that they can, or remove the key", c.Advertise, kind)
+	}
 	return c.checkStore()
+}
+
+// CheckFiles checks the files that the keys name.
+func (c Config) CheckFiles() error {
+	errs := []error{control.CheckFiles(c.TLS.Cert, c.TLS.Key, c.TLS.CA, control.OfRole(control.RoleBroker, ""))}
+	if roots, err := control.ReadRoots(string(c.TLS.CA)); err == nil && c.Enrol.enabled() {
+		_, err := ca.LoadIssuer(string(c.Enrol.Cert), string(c.Enrol.Key), roots)
+		errs = append(errs, daemon.WrongFile("enrol.cert", err))
+	}
+	if file := c.Enrol.OIDC.CA; file != "" {
+		_, err := poolOf(file)
+		errs = append(errs, daemon.WrongFile("enrol.oidc.ca", err))
+	}
+	if c.sharedStore() {
+		_, err := c.StoreTLS.config()
+		errs = append(errs, daemon.WrongFile("store_tls", err))
+	}
+	return errors.Join(errs...)
+}
+
+// poolOf reads certificates of an authority outside the grid.
+func poolOf(file daemon.Path) (*x509.CertPool, error) {
+	text, err := os.ReadFile(string(file))
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: no PEM certificate in it; it must hold those that its server is to be verified with", file)
+	}
+	return pool, nil
 }
 
 // TLS names the files of a broker's credentials, all PEM.

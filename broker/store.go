@@ -3,11 +3,9 @@ package broker
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -86,18 +84,15 @@ func (t StoreTLS) config() (*tls.Config, error) {
 	if t.CA == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(string(t.CA))
+	pool, err := poolOf(t.CA)
 	if err != nil {
 		return nil, err
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-	if !cfg.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s: no certificate in it", t.CA)
-	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	if t.Cert != "" {
 		own, err := tls.LoadX509KeyPair(string(t.Cert), string(t.Key))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s, %s: %w", t.Cert, t.Key, err)
 		}
 		cfg.Certificates = []tls.Certificate{own}
 	}

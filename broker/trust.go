@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -54,13 +53,9 @@ func (b *Broker) openOutside(o OIDC) error {
 	}
 	var roots *x509.CertPool // nil: the system's roots
 	if o.CA != "" {
-		text, err := os.ReadFile(string(o.CA))
-		if err != nil {
+		var err error
+		if roots, err = poolOf(o.CA); err != nil {
 			return err
-		}
-		roots = x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(text) {
-			return fmt.Errorf("%s: no certificate in it", o.CA)
 		}
 	}
 	v, err := oidc.New(o.rules(), o.Keys, roots)

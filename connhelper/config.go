@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -55,13 +53,14 @@ type HTTPProxy struct {
 // carrier returns the settings, with the password read from its file.
 func (p HTTPProxy) carrier() (carrier.HTTPProxy, error) {
 	c := carrier.HTTPProxy{Addr: p.Address, User: p.User}
-	if p.PasswordFile != "" {
-		b, err := os.ReadFile(string(p.PasswordFile))
-		if err != nil {
-			return c, fmt.Errorf("http_proxy.password_file: %w", err)
-		}
-		c.Password = strings.TrimRight(string(b), "\r\n")
+	if p.PasswordFile == "" {
+		return c, nil
 	}
+	password, err := carrier.ReadPassword(string(p.PasswordFile))
+	if err != nil {
+		return c, fmt.Errorf("http_proxy.password_file: %w", err)
+	}
+	c.Password = password
 	return c, nil
 }
 
@@ -89,6 +88,16 @@ func (c Config) Check() error {
 		if kind != "" && !(kind == "loopback" && c.AllowLoopback) {
 			errs = append(errs, daemon.Wrong(own.key, "%v (%s) is not an address that other nodes can dial; give one that they can, or remove the key (a grid on one host sets allow_loopback: true)", own.ip, kind))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckFiles checks the files that the keys name.
+func (c Config) CheckFiles() error {
+	errs := []error{control.CheckFiles(c.TLS.Cert, c.TLS.Key, c.TLS.CA, control.OfRole(control.RoleHelper, ""))}
+	if file := c.HTTPProxy.PasswordFile; file != "" {
+		_, err := carrier.ReadPassword(string(file))
+		errs = append(errs, daemon.WrongFile("http_proxy.password_file", err))
 	}
 	return errors.Join(errs...)
 }

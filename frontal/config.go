@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
+	"github.com/isthmus-grid/isthmus/frontal/permit"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -221,6 +223,17 @@ func (c Config) Check() error {
 	c.checkData(wrong)
 	c.checkPublic(wrong)
 	return errors.Join(errs...)
+}
+
+// CheckFiles checks the files that the keys name.
+func (c Config) CheckFiles() error {
+	errs := []error{control.CheckFiles(c.TLS.Cert, c.TLS.Key, c.TLS.CA, control.OfRole(control.RoleFrontal, overlay.SiteID(c.Site)))}
+	if file := c.HTTPProxy.PasswordFile; file != "" {
+		_, err := carrier.ReadPassword(string(file))
+		errs = append(errs, daemon.WrongFile("http_proxy.password_file", err))
+	}
+	_, err := permit.Load(string(c.Policy))
+	return errors.Join(append(errs, daemon.WrongFile("policy", err))...)
 }
 
 func (c Config) checkData(wrong func(key, format string, args ...any)) {

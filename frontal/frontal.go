@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,13 +133,14 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 // load returns the proxy with its password.
 func (h HTTPProxy) load() (carrier.HTTPProxy, error) {
 	p := carrier.HTTPProxy{Addr: h.Address, User: h.User}
-	if h.PasswordFile != "" {
-		text, err := os.ReadFile(string(h.PasswordFile))
-		if err != nil {
-			return p, fmt.Errorf("http_proxy.password_file: %w", err)
-		}
-		p.Password = strings.TrimRight(string(text), "\r\n")
+	if h.PasswordFile == "" {
+		return p, nil
 	}
+	password, err := carrier.ReadPassword(string(h.PasswordFile))
+	if err != nil {
+		return p, fmt.Errorf("http_proxy.password_file: %w", err)
+	}
+	p.Password = password
 	return p, nil
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 )
@@ -72,11 +74,17 @@ func (c Config) Check() error {
 		}
 	}
 	for _, a := range c.Advertise {
-		if a.Addr().IsUnspecified() || a.Port() == 0 {
+		// A loopback address is one of a grid on one host, which the broker has to permit.
+		if kind := multihome.Unreachable(a.Addr()); kind != "" && kind != "loopback" || a.Port() == 0 {
 			return daemon.Wrong("advertise", "%v is not an address that a node can dial", a)
 		}
 	}
 	return c.Quota.Check("quota")
+}
+
+// CheckFiles checks the files that the keys name.
+func (c Config) CheckFiles() error {
+	return control.CheckFiles(c.TLS.Cert, c.TLS.Key, c.TLS.CA, control.OfRole(control.RoleProxy, ""))
 }
 
 // Settings returns what a Server takes from the configuration: all but Name, Key and Quota.

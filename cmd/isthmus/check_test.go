@@ -2,10 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
 
 // write puts a file into a folder and returns the folder.
@@ -21,13 +26,30 @@ func write(t *testing.T, dir, name, text string) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	a, _, err := ca.New("test", 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// tls returns the key tls of settings that name files of the identity.
+	tls := func(of string) string {
+		id, err := control.ParseIdentity(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := a.Write(t.TempDir(), id, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("tls: {cert: %s, key: %s, ca: %s}\n", files.Cert, files.Key, files.CA)
+	}
+	helper, frontal := tls("helper sitea/a1"), tls("frontal sitea")
 	files := map[string]string{
 		"broker.yaml":  "lease: 2s\ntls: {cert: here, key: here, ca: here}\nproxy_choise: turn\n",
-		"f.yaml":       "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\nprofile: {inbound: none}\ntls: {cert: here, key: gone.key, ca: here}\n",
-		"good.yaml":    "frontal: 10.0.0.1:7440\ntls: {cert: here, key: here, ca: here}\noffer: {jobs: 1, allow: [{site: sitea}]}\n",
-		"closed.yaml":  "frontal: 10.0.0.1:7440\ntls: {cert: here, key: here, ca: here}\n",
-		"nobody.yaml":  "frontal: 10.0.0.1:7440\ntls: {cert: here, key: here, ca: here}\noffer: {jobs: 2}\n",
-		"inside.yaml":  "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\nprofile: {inbound: none}\ntls: {cert: here, key: here, ca: here}\n",
+		"f.yaml":       "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\nprofile: {inbound: none}\n" + strings.Replace(frontal, ", key: ", ", key: gone", 1),
+		"good.yaml":    "frontal: 10.0.0.1:7440\n" + helper + "offer: {jobs: 1, allow: [{site: sitea}]}\n",
+		"closed.yaml":  "frontal: 10.0.0.1:7440\n" + helper,
+		"nobody.yaml":  "frontal: 10.0.0.1:7440\n" + helper + "offer: {jobs: 2}\n",
+		"inside.yaml":  "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\nprofile: {inbound: none}\n" + frontal,
 		"policy.yaml":  "contact: x\nrules:\n- {name: a, effect: allow, tecniques: [relay]}\n",
 		"doubtful.yml": "contact: x\nrules:\n- {name: a, effect: allow}\n- {name: b, effect: deny, sites: [x]}\n",
 		"lab.yaml":     "sites:\n- {name: a, preset: stateful}\n- {name: b, preset: nosuch}\n",
@@ -54,7 +76,7 @@ func TestCheck(t *testing.T) {
 		{[]string{"inside.yaml"}, 0, "inside.yaml: note: policy: not set, so links with other sites are refused (rule no-policy); to permit site siteb, add the line\npolicy: /etc/isthmus/policy.yaml\n" +
 			"and write into that file\n{contact: grid@sitea.example.org, rules: [{name: siteb, effect: allow, sites: [siteb]}]}\ninside.yaml: ok (frontal)"},
 		{[]string{"broker.yaml"}, 2, "broker.yaml:3:1: error: proxy_choise: unknown key; did you mean proxy_choice?"},
-		{[]string{"f.yaml"}, 1, "f.yaml:5:24: warning: tls.key: "},
+		{[]string{"f.yaml"}, 1, ": warning: tls.key: open gone"},
 		{[]string{"policy.yaml"}, 2, "policy.yaml:3:28: error: rules[0].tecniques: unknown key; did you mean techniques?"},
 		{[]string{"doubtful.yml"}, 1, `doubtful.yml:4:3: warning: rules[1]: rule "b" is never reached`},
 		{[]string{"lab.yaml"}, 2, "lab.yaml: error: this describes the sites of a laboratory; check it with: isthmus-lab check lab.yaml"},
@@ -88,6 +110,64 @@ func TestCheck(t *testing.T) {
 	for words, want := range map[string]string{"check": "check: want FILE...", "check --as x good.yaml": "check: --as x: want one of broker"} {
 		if r := isthmus(t, dir, strings.Fields(words)...); r.status != 2 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: %d %s", words, r.status, r.stderr)
+		}
+	}
+}
+
+// TestCheckFiles: whatever is wrong with the files that settings name is reported with the line and the
+// key, for every daemon, and by the daemon itself before it does anything.
+func TestCheckFiles(t *testing.T) {
+	t.Parallel()
+	a, _, err := ca.New("test", 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	issue := func(of string) ca.Files {
+		id, err := control.ParseIdentity(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := a.Write(filepath.Join(dir, strings.NewReplacer(" ", "-", "/", "-").Replace(of)), id, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	write(t, dir, "empty", "")
+	write(t, dir, "two", "secret\nolder\n")
+	write(t, dir, "policy.yaml", "contact: x\nrules:\n- {name: a, effect: allow, tecniques: [relay]}\n")
+	own := map[string]ca.Files{"broker": issue("broker main"), "frontal": issue("frontal sitea"), "proxy": issue("proxy p1"), "helper": issue("helper sitea/a1")}
+	siteb, user := issue("frontal siteb"), issue("user ada")
+	rest := map[string]string{
+		"broker": "", "frontal": "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\n", "proxy": "broker: b:443\n", "helper": "frontal: 10.0.0.1:7440\n",
+	}
+	for kind, files := range own {
+		for _, c := range []struct{ cert, key, ca, more, want string }{
+			{files.Cert, files.Key, files.CA, "", ""},
+			{files.Cert, files.Key, files.Cert, "", "tls.ca: " + files.Cert + ": CA certificate: it is the certificate of "},
+			{files.Cert, user.Key, files.CA, "", "tls.key: " + user.Key + ": key: it is not the key of the certificate"},
+			{user.Cert, user.Key, files.CA, "", "tls.cert: " + user.Cert + ": it is the certificate of user ada, and these are the settings of a " + kind},
+			{filepath.Join(dir, "empty"), files.Key, files.CA, "", "tls.cert: " + filepath.Join(dir, "empty") + ": certificate: the file is empty"},
+			{siteb.Cert, siteb.Key, files.CA, "", "tls.cert: " + siteb.Cert + ": it is the certificate of frontal siteb, and "},
+			{files.Cert, files.Key, files.CA, "http_proxy: {address: 'p:3128', user: u, password_file: two}\n", "http_proxy.password_file: " + filepath.Join(dir, "two") + ": the file has several lines"},
+			{files.Cert, files.Key, files.CA, "http_proxy: {address: 'p:3128', user: u, password_file: empty}\n", "http_proxy.password_file: " + filepath.Join(dir, "empty") + ": the file is empty"},
+			{files.Cert, files.Key, files.CA, "policy: policy.yaml\n", "policy.yaml:3:28: rules[0].tecniques: unknown key"},
+			{files.Cert, files.Key, files.CA, fmt.Sprintf("store: s.db\nenrol: {cert: %s, key: %s}\n", files.Cert, files.Key), "enrol.cert: " + files.Cert},
+		} {
+			word, _, _ := strings.Cut(c.more, ":")
+			if word != "" && word != map[string]string{"frontal": "policy", "broker": "store"}[kind] && !(word == "http_proxy" && (kind == "frontal" || kind == "helper")) {
+				continue // no key of its settings
+			}
+			text := rest[kind] + fmt.Sprintf("tls: {cert: %s, key: %s, ca: %s}\n", c.cert, c.key, c.ca) + c.more
+			write(t, dir, kind+".yaml", text)
+			r := isthmus(t, dir, "check", "--as", kind, kind+".yaml")
+			if want := map[bool]int{true: 0, false: 2}[c.want == ""]; r.status != want || !strings.Contains(r.stdout, c.want) || c.want != "" && !strings.Contains(r.stdout, ": error: ") {
+				t.Errorf("%s: status %d, want %d and %q\n%s%s", kind, r.status, want, c.want, r.stdout, r.stderr)
+			}
+			if r := isthmus(t, dir, kind, "--config", kind+".yaml", "--check"); (r.status == 0) != (c.want == "") || !strings.Contains(r.stderr, c.want) {
+				t.Errorf("%s --check: status %d, want %q\n%s%s", kind, r.status, c.want, r.stdout, r.stderr)
+			}
 		}
 	}
 }

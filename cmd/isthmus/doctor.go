@@ -188,11 +188,11 @@ func httpProxy(address, user string, passwordFile daemon.Path) (carrier.HTTPProx
 	if passwordFile == "" {
 		return p, nil
 	}
-	text, err := os.ReadFile(string(passwordFile))
+	password, err := carrier.ReadPassword(string(passwordFile))
 	if err != nil {
 		return p, fmt.Errorf("http_proxy.password_file: %w", err)
 	}
-	p.Password = strings.TrimRight(string(text), "\r\n")
+	p.Password = password
 	return p, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/big"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -46,31 +45,34 @@ func digestOf(certPEM, keyPEM []byte) digest {
 }
 
 // LoadCredentials reads a certificate with its chain to the grid's CA, its key and the grid's CA
-// certificate, all PEM. It fails, naming the file, when they do not match or the certificate is not
-// valid now.
+// certificate, all PEM. It fails with a *FileFault when one of them is not what it should be, they do
+// not match, or the certificate is not valid now.
 func LoadCredentials(certFile, keyFile, caFile string) (*Credentials, error) {
 	files := credentialFiles{certFile, keyFile}
 	certPEM, keyPEM, err := files.read()
 	if err != nil {
 		return nil, err
 	}
-	caPEM, err := os.ReadFile(caFile)
+	caPEM, err := readPEM(caFile)
 	if err != nil {
 		return nil, fmt.Errorf("CA certificate: %w", err)
 	}
 	c, err := NewCredentials(certPEM, keyPEM, caPEM)
+	if f, ok := errors.AsType[*FileFault](err); ok {
+		f.File = map[string]string{"cert": certFile, "key": keyFile, "ca": caFile}[f.Key]
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s, %s, %s: %w", certFile, keyFile, caFile, err)
+		return nil, err
 	}
 	c.files, c.seen = files, digestOf(certPEM, keyPEM)
 	return c, nil
 }
 
 func (f credentialFiles) read() (certPEM, keyPEM []byte, err error) {
-	if certPEM, err = os.ReadFile(f.cert); err != nil {
+	if certPEM, err = readPEM(f.cert); err != nil {
 		return nil, nil, fmt.Errorf("certificate: %w", err)
 	}
-	if keyPEM, err = os.ReadFile(f.key); err != nil {
+	if keyPEM, err = readPEM(f.key); err != nil {
 		return nil, nil, fmt.Errorf("key: %w", err)
 	}
 	return certPEM, keyPEM, nil
@@ -78,23 +80,11 @@ func (f credentialFiles) read() (certPEM, keyPEM []byte, err error) {
 
 // NewCredentials is LoadCredentials from memory.
 func NewCredentials(certPEM, keyPEM, caPEM []byte) (*Credentials, error) {
-	cert, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("certificate and key: %w", err)
+	known := func(text []byte) []byte { return append([]byte{}, text...) } // never nil
+	c, faults := pemTexts{known(certPEM), known(keyPEM), known(caPEM)}.parse(time.Now)
+	if len(faults) > 0 {
+		return nil, faults[0]
 	}
-	c := &Credentials{cert: &cert, pool: x509.NewCertPool(), now: time.Now}
-	if c.roots, err = ParseRoots(caPEM); err != nil {
-		return nil, fmt.Errorf("CA certificate: %w", err)
-	}
-	for _, root := range c.roots {
-		c.pool.AddCert(root)
-	}
-	c.lists = newRevocations(c.roots)
-	own, err := c.verify(cert.Certificate)
-	if err != nil {
-		return nil, fmt.Errorf("own certificate: %w", err)
-	}
-	c.id = own.Identity
 	return c, nil
 }
 
@@ -218,6 +208,9 @@ func verifyChain(chain [][]byte, roots *x509.CertPool, now time.Time) (Proof, er
 	if err != nil {
 		return p, err
 	}
+	if len(chains[0]) < 2 {
+		return p, fmt.Errorf("the certificate of %v is taken for the CA's: it is in the file of the CA's certificate, where it must not be", id)
+	}
 	between := chains[0][1 : len(chains[0])-1]
 	for _, issuer := range between {
 		if !slices.Contains(IssuerRoles(issuer), id.Role) {
@@ -237,6 +230,9 @@ func isNotNow(err error) bool {
 	var e notNowError
 	return errors.As(err, &e)
 }
+
+// errForeign is the end of the error of a chain that does not lead to the CA.
+var errForeign = errors.New("was not issued by this grid's CA")
 
 // VerifyWithSkew is cert.Verify with tolerance for clock skew: it accepts a chain that is valid at a
 // time at most overlay.MaxAhead after opts.CurrentTime, and at most overlay.MaxLate before it. The
@@ -271,7 +267,7 @@ func VerifyWithSkew(what string, cert *x509.Certificate, opts x509.VerifyOptions
 	var foreign x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &foreign):
-		return nil, fmt.Errorf("%s was not issued by this grid's CA", what)
+		return nil, fmt.Errorf("%s %w", what, errForeign)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired: // there is no time at which all are valid
 		return nil, errors.New(words())
 	case err != nil:

@@ -5,14 +5,17 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"time"
 )
 
 // ParseRoots parses the PEM file of a grid's CA: one certificate, or two while one CA replaces
-// another.
+// another. Certificates that are not a CA's are refused: whoever trusted one of them as the root would
+// trust all that it signed.
 func ParseRoots(text []byte) ([]*x509.Certificate, error) {
+	if err := noPEM(text, "CERTIFICATE"); err != nil {
+		return nil, fmt.Errorf("%w; it must be that of the grid's CA, ca.pem in the CA's folder and beside each certificate that it issues", err)
+	}
 	var roots []*x509.Certificate
 	for {
 		var block *pem.Block
@@ -26,12 +29,39 @@ func ParseRoots(text []byte) ([]*x509.Certificate, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := isRoot(cert); err != nil {
+			return nil, fmt.Errorf("%w, and this must be that of the grid's CA alone, ca.pem in the CA's folder and beside each certificate that it issues", err)
+		}
 		roots = append(roots, cert)
 	}
-	if len(roots) == 0 {
-		return nil, errors.New("the CA file holds no PEM certificate")
+	return roots, nil
+}
+
+// ReadRoots is ParseRoots for a file.
+func ReadRoots(file string) ([]*x509.Certificate, error) {
+	text, err := readPEM(file)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := ParseRoots(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return roots, nil
+}
+
+// isRoot returns what a certificate is if it is not that of a grid's CA.
+func isRoot(cert *x509.Certificate) error {
+	if id, err := IdentityOf(cert); err == nil {
+		return fmt.Errorf("it is the certificate of %v", id)
+	}
+	switch {
+	case !cert.BasicConstraintsValid || !cert.IsCA:
+		return fmt.Errorf("the certificate of %.100q is not a CA's", cert.Subject)
+	case len(IssuerRoles(cert)) > 0:
+		return fmt.Errorf("the certificate of %.100q is one that issues for the CA (enrol.cert)", cert.Subject)
+	}
+	return nil
 }
 
 // Fingerprint returns the SHA-256 of a certificate in hexadecimal, which identifies a CA to a

@@ -44,7 +44,9 @@
 //
 // A struct anywhere in the settings may have a method Check() error, which validates keys against
 // each other; [Wrong] names the key at fault. Check must not open sockets or change anything:
-// --check runs it, on any machine.
+// --check runs it, on any machine. Likewise a method CheckFiles() error, which runs after all of Check
+// where the settings have no other faults, validates what is in the files that they name: at the start,
+// for --check, and for isthmus check, on any machine. It leaves out files that it cannot read.
 //
 // A broken description (a key without help, an unsupported type, a default that does not parse) is
 // an error in the program, not its user's: [Command] panics with the field's name. One test that

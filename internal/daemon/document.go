@@ -33,12 +33,12 @@ type Adviser interface {
 
 // Examine checks the text of a daemon's settings as --check does, on any machine: it returns files
 // that the settings name and that do not exist here, or that this user may not read, in absent, and
-// other faults in faults. For settings without faults that implement Adviser, it returns their
+// other faults, also of files that can be read here, in faults. For settings without faults that implement Adviser, it returns their
 // advice.
 func Examine[C any](file string, text []byte) (faults, absent, advice Faults) {
 	var all whole[C]
 	v := reflect.ValueOf(&all).Elem()
-	_, found := examine(mustSchema(v.Type()), v, sources{file: file, text: text, exists: true})
+	_, found := examine(mustSchema(v.Type()), v, sources{file: file, text: text, exists: true, files: true})
 	for _, f := range found {
 		if f.absent() {
 			absent = append(absent, f)
@@ -70,8 +70,12 @@ func examine(root *field, v reflect.Value, src sources) (origin func(string) str
 	c := checker{src: src, dec: d}
 	c.values(root, v, "")
 	// Check may rely on every key having a value; the name of a missing file is a value.
-	if !slices.ContainsFunc(d.faults, func(f Fault) bool { return !f.absent() }) {
-		c.methods(root, v, "")
+	isFaulty := func() bool { return slices.ContainsFunc(d.faults, func(f Fault) bool { return !f.absent() }) }
+	if !isFaulty() {
+		c.methods(root, v, "", check)
+	}
+	if !isFaulty() && src.files {
+		c.methods(root, v, "", checkFiles)
 	}
 	return c.origin, d.faults
 }

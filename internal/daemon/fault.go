@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
@@ -70,6 +71,15 @@ func (f Faults) invalid() Faults {
 // key's value.
 func Wrong(key, format string, args ...any) error {
 	return Fault{Key: key, Err: fmt.Errorf(format, args...)}
+}
+
+// WrongFile is Wrong for a key that names a file, and the error of reading it: nil without one, and
+// where the file is not here or this user may not read it, for that is reported of every file.
+func WrongFile(key string, err error) error {
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return Wrong(key, "%w", err)
 }
 
 // checkFaults converts the error of a Check method to faults below key.

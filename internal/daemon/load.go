@@ -25,6 +25,7 @@ type sources struct {
 	prefix string                      // of the environment variables
 	flags  map[string][]string         // key -> its values on the command line
 	exists bool                        // whether files with a path tag must exist
+	files  bool                        // whether to look at what is in them
 }
 
 // load fills v, the struct that root describes, from all sources, the weakest first, and returns
@@ -52,9 +53,27 @@ func load(root *field, v reflect.Value, src sources) Faults {
 	c := checker{src: src, dec: d}
 	c.values(root, v, "")
 	if len(d.faults) == 0 { // Check may rely on every key having a valid value
-		c.methods(root, v, "")
+		c.methods(root, v, "", check)
+	}
+	if len(d.faults) == 0 && src.files {
+		c.methods(root, v, "", checkFiles)
 	}
 	return d.faults
+}
+
+// check and checkFiles call the methods of a struct of settings that has them.
+func check(part any) error {
+	if checked, ok := part.(interface{ Check() error }); ok {
+		return checked.Check()
+	}
+	return nil
+}
+
+func checkFiles(part any) error {
+	if checked, ok := part.(interface{ CheckFiles() error }); ok {
+		return checked.CheckFiles()
+	}
+	return nil
 }
 
 // document decodes a whole file.
@@ -132,17 +151,14 @@ func (c *checker) values(f *field, v reflect.Value, key string) {
 	f.walk(v, key, c.values)
 }
 
-// methods runs the Check method of every struct that has one, inner ones first.
-func (c *checker) methods(f *field, v reflect.Value, key string) {
-	f.walk(v, key, c.methods)
+// methods runs check for every struct, inner ones first.
+func (c *checker) methods(f *field, v reflect.Value, key string, check func(part any) error) {
+	f.walk(v, key, func(f *field, v reflect.Value, key string) { c.methods(f, v, key, check) })
 	if f.kind != section {
 		return
 	}
 	for _, part := range inlined(v) {
-		checked, ok := part.Addr().Interface().(interface{ Check() error })
-		if ok {
-			c.dec.faults = append(c.dec.faults, checkFaults(key, checked.Check(), c.origin)...)
-		}
+		c.dec.faults = append(c.dec.faults, checkFaults(key, check(part.Addr().Interface()), c.origin)...)
 	}
 }
 

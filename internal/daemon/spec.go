@@ -163,18 +163,18 @@ func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *
 		return nil
 	}
 	file := own.file(spec.Name)
-	read := func(all *whole[C]) (Faults, error) {
+	read := func(all *whole[C], files bool) (Faults, error) {
 		*all = whole[C]{Own: spec.Default}
 		text, err := readFile(file)
 		if err != nil {
 			return nil, err
 		}
 		return load(root, reflect.ValueOf(all).Elem(), sources{
-			file: file, text: text, env: os.LookupEnv, flags: keys.givenValues(), prefix: envPrefix(spec.Name), exists: !own.printConfig,
+			file: file, text: text, env: os.LookupEnv, flags: keys.givenValues(), prefix: envPrefix(spec.Name), exists: !own.printConfig, files: files && !own.printConfig,
 		}), nil
 	}
 	var all whole[C]
-	faults, err := read(&all)
+	faults, err := read(&all, true)
 	if err != nil {
 		return &exitError{err: err, code: exitFailed}
 	}
@@ -214,7 +214,9 @@ func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *
 	l.reload = (&reloader[C]{
 		root: root, effective: &effective, hooks: hooks, log: log, level: level, bounds: bounds,
 		read: func() (next whole[C], err error) {
-			faults, err := read(&next)
+			// What is in files was looked at before the start; those that are read again have hooks that
+			// do so. A certificate that has expired since is no reason to refuse a new limit.
+			faults, err := read(&next, false)
 			if err == nil && len(faults) > 0 {
 				err = faults
 			}

@@ -51,10 +51,10 @@ func TestDaemonsCheckTheirOwnCertificate(t *testing.T) {
 		other    control.Identity
 		role     string // the error for a certificate of another role
 	}{
-		{"broker", "listen: 127.0.0.1:0", asBroker, asHelper, "the certificate is that of helper closed/nx"},
-		{"frontal", "site: closed\nbroker: 127.0.0.1:1\nlisten: 127.0.0.1:0", asFrontal, asHelper, "site is closed, but the certificate is that of helper closed/nx; it must be that of frontal closed"},
-		{"proxy", "listen: [127.0.0.1:0]\nbroker: 127.0.0.1:1", asProxy, asFrontal, "is the certificate of frontal closed, want one of a proxy"},
-		{"helper", "frontal: 127.0.0.1:1\nsocket: " + dir + "/h.sock", asHelper, asFrontal, "the certificate is that of frontal closed; a helper needs a helper's certificate"},
+		{"broker", "listen: 127.0.0.1:0", asBroker, asHelper, "it is the certificate of helper closed/nx, and these are the settings of a broker"},
+		{"frontal", "site: closed\nbroker: 127.0.0.1:1\nlisten: 127.0.0.1:0", asFrontal, asHelper, "it is the certificate of helper closed/nx, and these are the settings of a frontal"},
+		{"proxy", "listen: [127.0.0.1:0]\nbroker: 127.0.0.1:1", asProxy, asFrontal, "it is the certificate of frontal closed, and these are the settings of a proxy"},
+		{"helper", "frontal: 127.0.0.1:1\nsocket: " + dir + "/h.sock", asHelper, asFrontal, "it is the certificate of frontal closed, and these are the settings of a helper"},
 	} {
 		for _, tc := range []struct {
 			name string

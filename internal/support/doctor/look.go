@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -141,14 +140,14 @@ func (l *looker) progress(format string, args ...any) {
 func (l *looker) files() {
 	l.roots = x509.NewCertPool()
 	authority := File{Path: l.s.CA, Whose: "the grid's CA"}
-	text, err := os.ReadFile(l.s.CA)
+	roots, err := control.ReadRoots(l.s.CA)
 	if err != nil {
 		authority.Err = err.Error()
-	} else if cert, err := firstCert(text); err != nil {
-		authority.Err = err.Error()
 	} else {
-		l.roots.AppendCertsFromPEM(text)
-		authority.NotBefore, authority.NotAfter = cert.NotBefore, cert.NotAfter
+		for _, root := range roots {
+			l.roots.AddCert(root)
+		}
+		authority.NotBefore, authority.NotAfter = roots[0].NotBefore, roots[0].NotAfter
 	}
 	own := File{Path: l.s.Cert, Whose: "this daemon"}
 	pair, err := tls.LoadX509KeyPair(l.s.Cert, l.s.Key)

@@ -3,8 +3,6 @@ package doctor
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// service observes the layers to a daemon until one fails.
+// service observes the layers to a daemon until one fails, by the address of its name that leads there.
 func (l *looker) service(ctx context.Context, what, address string, via carrier.HTTPProxy) Service {
 	s := Service{What: what, Address: address, Via: via.Addr}
 	first := address
@@ -31,26 +29,78 @@ func (l *looker) service(ctx context.Context, what, address string, via carrier.
 	if len(addrs) == 0 {
 		return s
 	}
+	return bestOf(ctx, s, addrs[:min(len(addrs), maxAddresses)], func(ctx context.Context, s *Service, a netip.Addr) {
+		l.serviceAt(ctx, s, netip.AddrPortFrom(a, port), via)
+	})
+}
+
+// maxAddresses bounds the addresses of one name that are looked at.
+const maxAddresses = 8
+
+// bestOf looks at all addresses of a name concurrently, as daemons try one after another: what one of
+// them does matters only if no other leads to the daemon. It returns the first that does, or else the
+// one that got farthest.
+func bestOf(ctx context.Context, s Service, addrs []netip.Addr, look func(context.Context, *Service, netip.Addr)) Service {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen := make([]Service, len(addrs))
+	done := make(chan int, len(addrs))
+	for i, a := range addrs {
+		seen[i] = s
+		go func() { // ends with ctx
+			look(ctx, &seen[i], a)
+			done <- i
+		}()
+	}
+	best := -1
+	for range addrs {
+		i := <-done
+		if best >= 0 && seen[best].Hello.Got {
+			continue // it was ended
+		}
+		if best < 0 || seen[i].progress() > seen[best].progress() || seen[i].progress() == seen[best].progress() && i < best {
+			best = i
+		}
+		if seen[i].Hello.Got {
+			cancel()
+		}
+	}
+	return seen[best]
+}
+
+// progress returns how many layers were passed.
+func (s *Service) progress() (n int) {
+	connected := s.Connect.Outcome == Connected
+	for _, passed := range []bool{connected, connected && (!s.Tunnel.Asked || s.Tunnel.Open), len(s.TLS.Chain) > 0, s.TLS.Done, s.Hello.Got} {
+		if passed {
+			n++
+		}
+	}
+	return n
+}
+
+// serviceAt observes the layers to a daemon at one of its addresses, or of the HTTP proxy's, until one
+// fails.
+func (l *looker) serviceAt(ctx context.Context, s *Service, first netip.AddrPort, via carrier.HTTPProxy) {
 	var o dialOptions
 	if l.smallControl() {
-		o.segment = carrier.MinMTU - headers(addrs[0])
+		o.segment = carrier.MinMTU - headers(first.Addr())
 	}
-	conn, c := connectAny(ctx, addrs, port, o)
+	conn, c := connectIn(ctx, first, o)
 	if s.Connect = c; conn == nil {
 		if c.Outcome == Silent {
 			s.Connect.Hops = hops(ctx, c.To)
 		}
-		return s
+		return
 	}
 	if via.Addr != "" {
-		if s.Tunnel = tunnel(ctx, conn, via, address); !s.Tunnel.Open {
+		if s.Tunnel = tunnel(ctx, conn, via, s.Address); !s.Tunnel.Open {
 			conn.Close()
-			return s
+			return
 		}
 	}
 	s.Segment.PathMTU, s.Segment.Most = pathMTU(conn), o.segment
-	l.checkGreeting(ctx, &s, conn, via)
-	return s
+	l.checkGreeting(ctx, s, conn, via)
 }
 
 // smallControl reports whether the daemon limits its control connection to small packets, as a
@@ -101,13 +151,10 @@ func splitPort(address string) (string, uint16, error) {
 	return host, uint16(n), err
 }
 
-// connectAny dials up to three addresses concurrently and returns the first connection; without
-// any, the result of the first address.
+// connectAny dials addresses concurrently and returns the first connection; without any, the result of
+// the first address.
 func connectAny(ctx context.Context, addrs []netip.Addr, port uint16, o dialOptions) (*net.TCPConn, Connection) {
-	const most = 3
-	if len(addrs) > most {
-		addrs = addrs[:most]
-	}
+	addrs = addrs[:min(len(addrs), maxAddresses)]
 	conns := make([]*net.TCPConn, len(addrs))
 	seen := make([]Connection, len(addrs))
 	var all sync.WaitGroup
@@ -340,13 +387,4 @@ func answers(socket string) error {
 		}
 	}
 	return nil
-}
-
-func firstCert(text []byte) (*x509.Certificate, error) {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == "CERTIFICATE" {
-			return x509.ParseCertificate(block.Bytes)
-		}
-	}
-	return nil, errors.New("it holds no PEM certificate")
 }

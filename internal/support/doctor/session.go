@@ -109,17 +109,16 @@ func addresses(texts []string) []netip.AddrPort {
 // askReflector asks a public host of the grid for the address it sees.
 func (l *looker) askReflector(ctx context.Context, to netip.AddrPort, via carrier.HTTPProxy) Reflector {
 	v := Reflector{At: to, Via: via.Addr}
-	first := to
+	addrs, port := []netip.Addr{to.Addr()}, to.Port()
 	if via.Addr != "" {
 		var s Service
-		addrs, port := s.resolve(ctx, via.Addr)
-		if len(addrs) == 0 {
+		if addrs, port = s.resolve(ctx, via.Addr); len(addrs) == 0 {
 			v.Err = s.Resolve.Err
 			return v
 		}
-		first = netip.AddrPortFrom(addrs[0], port)
 	}
-	conn, c := connectIn(ctx, first, dialOptions{})
+	conn, c := connectAny(ctx, addrs, port, dialOptions{})
+	first := c.To
 	v.Connect = c
 	if conn == nil {
 		if c.Outcome == Silent {
