@@ -156,11 +156,15 @@ func ReadTokenFile(file string) (string, error) {
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("%s: mode %v lets others read the token; make it 0600 or 0400", file, info.Mode().Perm())
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxAllocationToken+2))
+	text, err := io.ReadAll(io.LimitReader(f, 2*maxAllocationToken))
+	token := string(bytes.TrimSpace(text))
+	if err == nil {
+		_, err = ReadToken(token)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	return string(bytes.TrimSpace(text)), nil
+	return token, nil
 }
 
 var errForged = errors.New("the token is forged or damaged: its signature does not hold")

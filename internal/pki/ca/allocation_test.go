@@ -2,6 +2,8 @@ package ca
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +69,38 @@ func TestAllocationsThatAreNone(t *testing.T) {
 		_, err := authority.Token(AllocationToken("sitea", c.a, time.Now().Add(time.Minute)), time.Now())
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v; want %q", c.a, err, c.want)
+		}
+	}
+}
+
+// A file with anything but one token is refused with its name and what is wrong.
+func TestReadTokenFile(t *testing.T) {
+	a, _, err := New("tg", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := a.Token(Token{Identity: "helper sitea/a1", Expires: time.Now().Add(time.Hour).UnixMilli(), Valid: 60, Uses: 1}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	for text, want := range map[string]string{
+		token:                       "",
+		"\n " + token + "\r\n":      "",
+		"":                          "it is empty",
+		token + "\n" + token + "\n": "there are several; keep the newest alone",
+		token + " # of node a1":     "there is more than one word",
+		token[:len(token)/2]:        "this is not an enrolment token",
+		"secret":                    "it does not begin with " + tokenPrefix,
+		strings.Repeat("x", 9000):   "it is too long",
+		"\x00\xff\xfe":              "it does not begin with",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadTokenFile(file)
+		if (err == nil) != (want == "") || err == nil && got != token || err != nil && (!strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), file+": ")) {
+			t.Errorf("%.40q: %.40q, %v; want %q", text, got, err, want)
 		}
 	}
 }

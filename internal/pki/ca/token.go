@@ -235,7 +235,14 @@ func splitToken(text string) (t Token, s signedToken, err error) {
 	fail := func(why string) (Token, signedToken, error) {
 		return Token{}, signedToken{}, fmt.Errorf("this is not an enrolment token (%s); isthmus ca token prints one", why)
 	}
-	if len(text) > maxAllocationToken {
+	switch words := strings.Fields(text); {
+	case len(words) == 0:
+		return fail("it is empty")
+	case len(words) > 1 && strings.HasPrefix(words[1], tokenPrefix):
+		return fail("there are several; keep the newest alone")
+	case len(words) > 1:
+		return fail("there is more than one word")
+	case len(text) > maxAllocationToken:
 		return fail("it is too long")
 	}
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
