@@ -172,6 +172,28 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
+// No file ends the program that looks at it, whatever it is taken for.
+func FuzzCheck(f *testing.F) {
+	samples, err := filepath.Glob("../../deploy/config/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range samples {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte("[Socket]\nListenStream=10.1.0.1:443\nFileDescriptorName=listen\n"))
+	f.Add([]byte("tls: {cert: check_test.go, key: check_test.go, ca: check_test.go}\nfrontal: a:1\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, k := range fileKinds() {
+			k.check("isthmus-"+k.name+".yaml", text)
+		}
+	})
+}
+
 // TestSamplesPassCheck: the only errors in the files in deploy/config are names of files that do
 // not exist on this machine.
 func TestSamplesPassCheck(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -81,7 +82,10 @@ func (b *Bolt) openToRead() error {
 	case err != nil:
 		return fmt.Errorf("store: %w", err)
 	}
-	b.db, err = bbolt.Open(b.where, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	err = guarded(func() (err error) {
+		b.db, err = bbolt.Open(b.where, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+		return err
+	})
 	if err != nil {
 		b.db, b.broken = nil, b.wrapError(err)
 		return b.broken
@@ -92,10 +96,13 @@ func (b *Bolt) openToRead() error {
 
 // open opens the file for writing. The caller must hold b.mu, unless b is not in use yet.
 func (b *Bolt) open() error {
-	if _, err := os.Stat(b.where); errors.Is(err, fs.ErrNotExist) {
+	switch info, err := os.Stat(b.where); {
+	case errors.Is(err, fs.ErrNotExist):
 		if err := b.create(); err != nil {
 			return b.wrapError(err)
 		}
+	case err == nil && info.Mode().IsRegular() && info.Size() == 0: // bbolt would begin anew
+		return b.wrapError(fmt.Errorf("%w: it is empty", errDamaged))
 	}
 	db, err := openBolt(b.where)
 	if err != nil {
@@ -105,8 +112,27 @@ func (b *Bolt) open() error {
 	return nil
 }
 
-func openBolt(file string) (*bbolt.DB, error) {
-	return bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+func openBolt(file string) (db *bbolt.DB, err error) {
+	err = guarded(func() (err error) {
+		db, err = bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+		return err
+	})
+	return db, err
+}
+
+// errDamaged is the error of a file whose pages do not fit together, as on a damaged disk.
+var errDamaged = errors.New("the file is damaged")
+
+// guarded calls f, and returns errDamaged if that panics: so bbolt says of a file that it cannot be read,
+// and so does the memory in which it has the file that this ends too early.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w (%.200v)", errDamaged, p)
+		}
+	}()
+	return f()
 }
 
 // create makes an empty store under another name and links it to its own: a partial file, as on a
@@ -143,7 +169,7 @@ func (b *Bolt) wrapError(err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("store: %s: %w; each broker on a host needs its own file (setting store)", b.where, ErrLocked)
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, errDamaged):
 		return fmt.Errorf("store: %s is no store (%w); is it the right file? What was used or revoked is not known without it: put a copy of it back", b.where, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("store: %w; make the folder", err)
@@ -167,12 +193,18 @@ func (b *Bolt) view(f func(*bbolt.Bucket) error) error {
 	case b.db == nil:
 		return nil
 	}
-	return b.db.View(func(tx *bbolt.Tx) error {
-		if records := tx.Bucket(bucket); records != nil {
-			return f(records)
-		}
-		return nil
+	err := guarded(func() error {
+		return b.db.View(func(tx *bbolt.Tx) error {
+			if records := tx.Bucket(bucket); records != nil {
+				return f(records)
+			}
+			return nil
+		})
 	})
+	if errors.Is(err, errDamaged) {
+		return b.wrapError(err)
+	}
+	return err
 }
 
 // Get implements Store.
@@ -223,11 +255,16 @@ func (b *Bolt) Commit(ctx context.Context, tx Tx) error {
 	b.watchers.mu.Lock()
 	defer b.watchers.mu.Unlock()
 	var changes []Change
-	err := b.db.Update(func(t *bbolt.Tx) (err error) {
-		changes, err = apply(t, tx)
-		return err
+	err := guarded(func() error {
+		return b.db.Update(func(t *bbolt.Tx) (err error) {
+			changes, err = apply(t, tx)
+			return err
+		})
 	})
-	if err != nil && !errors.Is(err, ErrConflict) {
+	switch {
+	case errors.Is(err, errDamaged):
+		err = b.wrapError(err)
+	case err != nil && !errors.Is(err, ErrConflict):
 		err = b.unwritable(err)
 	}
 	if err == nil {

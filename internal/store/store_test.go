@@ -383,3 +383,56 @@ func TestParseEtcd(t *testing.T) {
 		}
 	}
 }
+
+// A file that a disk or an admin has damaged is an error that says so, however it is damaged, and ends
+// no daemon.
+func TestDamagedFile(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good.db")
+	s, err := store.OpenBolt(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if err := s.Commit(t.Context(), store.Tx{Put: []store.Record{{Key: fmt.Sprintf("key/%02d", i), Value: bytes.Repeat([]byte{byte(i)}, 500)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := os.Getpagesize()
+	damaged := map[string][]byte{
+		"empty": {}, "one byte": text[:1], "text": []byte("what was used\n"), "text of a page": bytes.Repeat([]byte("revoked\n"), page/4),
+		"one page": text[:page], "two pages": text[:2*page], "cut off": text[:len(text)/2], "zeros": make([]byte, len(text)),
+	}
+	for at := 0; at+page <= min(len(text), 16*page); at += page {
+		for what, with := range map[string]byte{"ones": 0xff, "zeros": 0} {
+			one := slices.Clone(text)
+			copy(one[at:at+page], bytes.Repeat([]byte{with}, page))
+			damaged[fmt.Sprintf("%s at %d", what, at)] = one
+		}
+	}
+	for what, text := range damaged {
+		file := filepath.Join(dir, what+".db") // another one each time: one that could not be opened stays locked
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.OpenBolt(file)
+		if err == nil { // the damage is where nothing is, or is found later
+			all, listErr := s.List(t.Context(), "", "", 100)
+			commitErr := s.Commit(t.Context(), store.Tx{Put: []store.Record{{Key: "key/00"}}})
+			if len(all) < 19 && listErr == nil { // without its newest page it is as before the last commit
+				t.Errorf("%s: %d records, and no error", what, len(all))
+			}
+			t.Logf("%s: %d records; %v; %v", what, len(all), listErr, commitErr)
+			s.Close()
+		} else if !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v does not name the file", what, err)
+		}
+	}
+}

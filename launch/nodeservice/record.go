@@ -2,11 +2,16 @@ package nodeservice
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gossip"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
@@ -38,6 +43,29 @@ type record struct {
 	Joined    []watch.Host
 	Dead      []string
 	Gossip    gossip.Config
+}
+
+// readRecord reads a record. What a disk has damaged is refused.
+func readRecord(text []byte) (r record, err error) {
+	if err := json.Unmarshal(text, &r); err != nil || !r.Started {
+		return r, err
+	}
+	switch {
+	case r.Size < 1 || r.Size > math.MaxInt32, r.Replicas < 0 || r.Replicas > 1 && r.Size > allocate.MaxProcesses/r.Replicas, r.Spares < 0 || r.Spares > allocate.MaxProcesses:
+		return r, fmt.Errorf("%d ranks of %d replicas each, %d spare numbers", r.Size, r.Replicas, r.Spares)
+	case len(r.Argv) == 0:
+		return r, errors.New("no program")
+	}
+	p := &program{size: r.Size, replicas: r.Replicas, spares: r.Spares, replaced: r.Replaced}
+	if len(r.Replaced) > r.Spares || slices.ContainsFunc(r.Replaced, func(q uint32) bool { return int(q) >= p.first() }) {
+		return r, fmt.Errorf("processes with %d spare numbers replace %v of %d", r.Spares, r.Replaced, p.first())
+	}
+	for _, q := range r.Processes {
+		if q.Rank < 0 || q.Copy < 0 || !p.has(q) {
+			return r, fmt.Errorf("rank %d, replica %d of a job of %d ranks", q.Rank, q.Copy, r.Size)
+		}
+	}
+	return r, nil
 }
 
 // agents returns the folder of the agents' sockets and the bookings' records.
@@ -82,7 +110,7 @@ func (k *NodeService) adopt() {
 		var r record
 		text, err := os.ReadFile(k.recordFile(name))
 		if err == nil {
-			err = json.Unmarshal(text, &r)
+			r, err = readRecord(text)
 		}
 		if err != nil { // its agent ends by itself
 			k.log.Warn("a job cannot be taken over", "record", f.Name(), "error", err)

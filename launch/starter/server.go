@@ -357,14 +357,27 @@ func (s *Server) save() {
 	}
 }
 
+// readKept reads the state file.
+func readKept(text []byte) (k kept, err error) {
+	if err := json.Unmarshal(text, &k); err != nil {
+		return k, err
+	}
+	for name, a := range k.Agents {
+		if a == nil {
+			return k, fmt.Errorf("nothing is said of agent %q", name)
+		}
+	}
+	return k, nil
+}
+
 // load finds the agents that an earlier starter started and that are still running.
 func (s *Server) load() {
 	text, err := os.ReadFile(s.opts.State)
 	if err != nil {
 		return
 	}
-	var k kept
-	if err := json.Unmarshal(text, &k); err != nil {
+	k, err := readKept(text)
+	if err != nil {
 		s.opts.Log.Warn("what an earlier starter had started is not known", "file", s.opts.State, "error", err)
 		return
 	}
