@@ -53,6 +53,8 @@ type SiteStatus struct {
 	// the profile.
 	Measured *probe.Measured    `json:"measured,omitempty"`
 	Differs  []probe.Difference `json:"differs,omitempty"`
+
+	Contested string `json:"contested,omitempty"` // says that two hosts present the frontal's certificate
 }
 
 // JobStatus is one job.
@@ -70,6 +72,7 @@ type ProxyStatus struct {
 	Capacity  int      `json:"capacity"`
 	Draining  bool     `json:"draining"`
 	Assigned  uint64   `json:"assigned"`
+	Contested string   `json:"contested,omitempty"` // says that two hosts present the proxy's certificate
 }
 
 // Status returns the broker's state.
@@ -82,7 +85,7 @@ func (b *Broker) Status() Status {
 		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Reflector: b.reflectorStatus(), Counters: b.counters.status(b.sessions.begun()),
 	}
 	for _, site := range inv.Sites {
-		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.bySite(site.Profile.Site, now)), Brokers: b.hosts.brokers(site.Profile.Site)}
+		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.bySite(site.Profile.Site, now)), Brokers: b.hosts.brokers(site.Profile.Site), Contested: b.contested(site.Profile.Site)}
 		if session := b.sessions.byHolder(site.Holder); session != nil {
 			one.RTTMS = float64(session.RTT().Microseconds()) / 1000
 		}
@@ -99,7 +102,7 @@ func (b *Broker) Status() Status {
 		for _, a := range p.Addresses {
 			addresses = append(addresses, a.String())
 		}
-		s.Proxies = append(s.Proxies, ProxyStatus{p.Name, addresses, p.Live, p.Capacity, p.Draining, p.Assigned})
+		s.Proxies = append(s.Proxies, ProxyStatus{p.Name, addresses, p.Live, p.Capacity, p.Draining, p.Assigned, b.endpoint.Contested(control.Identity{Role: control.RoleProxy, Name: p.Name})})
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -173,5 +174,18 @@ func (d directory) Hosts(ctx context.Context, _ *controlpb.HostsRequest) (*contr
 	if _, err := d.asker(ctx); err != nil {
 		return nil, d.b.fail(err)
 	}
-	return offer.ListToPB(d.b.hosts.all(time.Now())), nil
+	list := d.b.hosts.all(time.Now())
+	site := overlay.SiteID("")
+	for i := range list {
+		if one := &list[i]; one.Node.Site != site { // the first of a site has what is wrong with the site
+			site = one.Node.Site
+			one.Note = cmp.Or(d.b.contested(site), one.Note)
+		}
+	}
+	return offer.ListToPB(list), nil
+}
+
+// contested says that two hosts present the certificate of a site's frontal; "" if they do not.
+func (b *Broker) contested(site overlay.SiteID) string {
+	return b.endpoint.Contested(control.Identity{Role: control.RoleFrontal, Site: site})
 }

@@ -14,6 +14,17 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
+// claim makes a session the one that acts for its peer, a frontal or a proxy.
+func (b *Broker) claim(s *control.Session) error {
+	err := b.endpoint.Claim(s)
+	if err != nil {
+		b.log.Warn("session refused", "peer", s.Peer().String(), "from", s.RemoteAddr().String(), "error", err)
+		b.auditRefusal(s.Peer().String(), "session", err)
+		return fmt.Errorf("broker %s: %w", b.name, err)
+	}
+	return nil
+}
+
 // sites implements the sites service, by which frontals join.
 type sites struct {
 	controlpb.UnimplementedSitesServer
@@ -24,6 +35,9 @@ type sites struct {
 func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb.JoinResponse, error) {
 	session, holder, err := s.b.caller(ctx, control.RoleFrontal)
 	if err != nil {
+		return nil, s.b.fail(err)
+	}
+	if err := s.b.claim(session); err != nil {
 		return nil, s.b.fail(err)
 	}
 	site := session.Peer().Site
@@ -73,6 +87,9 @@ const maxAddresses = 8
 func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*controlpb.OfferResponse, error) {
 	session, holder, err := r.b.caller(ctx, control.RoleProxy)
 	if err != nil {
+		return nil, r.b.fail(err)
+	}
+	if err := r.b.claim(session); err != nil {
 		return nil, r.b.fail(err)
 	}
 	offer, err := r.offer(session.Peer(), req)

@@ -21,6 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 	"github.com/isthmus-grid/isthmus/internal/testload"
+	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -618,19 +619,67 @@ func TestOfferRefusals(t *testing.T) {
 	}
 }
 
-// A second frontal of a site takes over; the first one's session is ended.
-func TestSecondFrontalOnTheWire(t *testing.T) {
+// A frontal that connects again takes over from its own earlier session, which is ended.
+func TestSecondSessionOfAFrontal(t *testing.T) {
 	g := newGrid(t)
 	g.start()
 	first := g.frontal(openA, nil)
-	second := g.frontal(openA, nil)
+	s, err := first.end.Dial(context.Background(), g.dialConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := controlpb.NewSitesClient(s.Conn()).Join(g.ctx(), joining(openA)); err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case <-first.s.Done():
 	case <-time.After(patience):
 		t.Fatal("the first session goes on")
 	}
-	g.register(second, pointOf("sitea", rank(0), 1))
-	if !strings.Contains(g.logs.String(), "session replaced by a newer one") {
+	second := *first
+	second.s, second.directory = s, controlpb.NewDirectoryClient(s.Conn())
+	g.register(&second, pointOf("sitea", rank(0), 1))
+}
+
+// Two hosts with one certificate, a frontal's or a proxy's: the first stays, the second is refused, and
+// hosts and status say so.
+func TestTwoHostsWithOneCertificate(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	site, proxy := g.frontal(openA, nil), g.proxy("p1", "192.0.2.7:443")
+	if _, err := site.sites.Hosts(g.ctx(), offer.ListToPB([]offer.Host{
+		{Node: overlay.NodeID{Site: "sitea", Name: "a1"}, State: offer.Up}, {Node: overlay.NodeID{Site: "sitea", Name: "a2"}, State: offer.Up},
+	})); err != nil {
+		t.Fatal(err)
+	}
+	again, alike := g.peer(site.id, nil), g.peer(proxy.id, nil)
+	_, joinErr := again.sites.Join(g.ctx(), joining(openA))
+	_, offerErr := alike.relays.Offer(g.ctx(), offerOf("p1", "192.0.2.8:443"))
+	for _, c := range []struct {
+		err           error
+		first, second *peer
+	}{{joinErr, site, again}, {offerErr, proxy, alike}} {
+		err := control.FromStatus(c.err)
+		for _, want := range []string{c.first.s.LocalAddr().String() + " keeps its session", c.second.s.LocalAddr().String() + " is refused", c.first.id.String()} {
+			if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		}
+		select {
+		case <-c.first.s.Done():
+			t.Errorf("the first session of %v has ended", c.first.id)
+		default:
+		}
+	}
+	list, err := site.directory.Hosts(g.ctx(), &controlpb.HostsRequest{})
+	if err != nil || len(list.Hosts) != 2 || !strings.Contains(list.Hosts[0].Note, "two hosts present the certificate of frontal sitea") || list.Hosts[1].Note != "" {
+		t.Errorf("hosts %v, %v", list, err)
+	}
+	st := g.b.Status()
+	if len(st.Sites) != 1 || st.Sites[0].Contested == "" || !st.Sites[0].Connected || len(st.Proxies) != 1 || st.Proxies[0].Contested == "" || st.Proxies[0].Addresses[0] != "192.0.2.7:443" {
+		t.Errorf("status %+v, %+v", st.Sites, st.Proxies)
+	}
+	if !strings.Contains(g.logs.String(), "session refused") {
 		t.Error("not a word about it in the log")
 	}
 }

@@ -49,6 +49,11 @@ func (f *Frontal) helperOf(ctx context.Context, call string) (control.Identity, 
 	if id := s.Peer(); id.Role != control.RoleHelper || id.Site != f.site {
 		return id, f.forbidden("%v may not call %s; helpers of %s may", id, call, f.site)
 	}
+	if !s.Visiting() {
+		if err := f.endpoint.Claim(s); err != nil {
+			return s.Peer(), fmt.Errorf("%s: %w", f.who, err)
+		}
+	}
 	return s.Peer(), nil
 }
 

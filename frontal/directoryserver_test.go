@@ -438,25 +438,74 @@ func TestHelperGone(t *testing.T) {
 	}
 }
 
-// TestSecondSessionOfANodeReplacesTheFirst: and what it registers stays.
-func TestSecondSessionOfANodeReplacesTheFirst(t *testing.T) {
+// TestSecondSessionOfAProcessReplacesTheFirst: and what it registers stays.
+func TestSecondSessionOfAProcessReplacesTheFirst(t *testing.T) {
 	r := newRig(t, nil)
-	first := r.helper("a1")
-	first.register(1)
-	second := r.helper("a1")
-	second.register(1)
+	h := r.helper("a1")
+	h.register(1)
+	first := h.s
+	h.join()
+	h.register(1)
 	select {
-	case <-first.s.Done():
+	case <-first.Done():
 	case <-time.After(patience):
 		t.Fatal("the first session was not ended")
 	}
-	second.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
 	events, err := r.broker.introduced(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1})
 	if err != nil || len(events) != 1 {
 		t.Errorf("%v, %v", events, err)
 	}
+}
+
+// Two hosts with one helper's certificate: the first stays the node's helper, and the second is refused
+// whatever it calls, until the first is gone. The list of hosts and the status say so.
+func TestTwoHostsWithOneCertificate(t *testing.T) {
+	r := newRig(t, nil)
+	id := control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}
+	first := r.helper("a1")
+	first.register(1)
+	if _, err := first.nodes.Enter(first.ctx(), &controlpb.EnterRequest{Offer: &controlpb.HostOffer{}}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.dialAs(id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"Enter": func() error {
+			_, err := controlpb.NewNodesClient(s.Conn()).Enter(first.ctx(), &controlpb.EnterRequest{})
+			return err
+		}(),
+		"Register": func() error {
+			_, err := controlpb.NewDirectoryClient(s.Conn()).Register(first.ctx(), &controlpb.RegisterRequest{})
+			return err
+		}(),
+	} {
+		err = control.FromStatus(err)
+		for _, want := range []string{first.s.LocalAddr().String() + " keeps its session", s.LocalAddr().String() + " is refused", id.String()} {
+			if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v; want %q", what, err, want)
+			}
+		}
+	}
+	first.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
+	}
+	if events, err := r.broker.introduced(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1}); err != nil || len(events) != 1 {
+		t.Errorf("the first host is asked: %v, %v", events, err)
+	}
+	if own := r.f.hosts.Own(); len(own) != 1 || !strings.Contains(own[0].Note, "two hosts present the certificate of "+id.String()) {
+		t.Errorf("hosts %+v", own)
+	}
+	if st := r.f.status().Helpers; len(st) != 1 || st[0].Contested == "" {
+		t.Errorf("status %+v", st)
+	}
+	first.s.Close()
+	r.until("the first host has gone", func() bool { return r.f.registry.Helpers()[0].Session == nil })
+	r.helper("a1")
 }
 
 // TestRegisterRefusals: faults are in the order of their points, and refused points are not stored.

@@ -30,6 +30,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -123,6 +124,12 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		controlpb.RegisterTargetServer(r, &targetServer{f: f})
 		controlpb.RegisterAdminServer(r, &adminServer{f: f})
 	})
+	f.hosts.Note = func(node string) string {
+		if node == "" {
+			return f.endpoint.OwnContested()
+		}
+		return f.endpoint.Contested(control.Identity{Role: control.RoleHelper, Site: site, Name: node})
+	}
 	f.endpoint.Refused, f.endpoint.OverBudget = f.auditCaller, f.auditOverBudget
 	f.endpoint.SetHalfOpen(f.half)
 	f.endpoint.SetBudget(cfg.Limits.budget())
@@ -326,10 +333,21 @@ func (f *Frontal) admit(id control.Identity) error {
 	return fmt.Errorf("%v has no business with %s, which serves the helpers of its site", id, f.who)
 }
 
+// refusedTime is how long a helper that was refused may take to end its session.
+const refusedTime = 10 * time.Second
+
 // helperJoined keeps the registry consistent with one session.
 func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	id := s.Peer()
 	if id.Role != control.RoleHelper || s.Visiting() {
+		return
+	}
+	if err := f.endpoint.Claim(s); err != nil { // as its first call is told
+		f.log.Warn("helper refused", "from", s.RemoteAddr().String(), "error", err)
+		f.auditRefusal(id.String()+" "+s.RemoteAddr().String(), "session", err)
+		f.hosts.Changed() // what is said of the node
+		sleep.For(ctx, refusedTime)
+		s.Close()
 		return
 	}
 	replaced := f.registry.Attach(id.Name, s, time.Now())

@@ -485,6 +485,7 @@ type fakeHelper struct {
 	controlpb.UnimplementedTargetServer
 	r          *rig
 	node       string
+	end        *control.Endpoint
 	s          *control.Session
 	dir        controlpb.DirectoryClient
 	nodes      controlpb.NodesClient
@@ -506,26 +507,41 @@ func (h *fakeHelper) Introduced(in *controlpb.Signal, out grpc.ServerStreamingSe
 
 // dialAs makes a session with the frontal under any identity.
 func (r *rig) dialAs(id control.Identity, services func(grpc.ServiceRegistrar)) (*control.Session, error) {
+	return r.dialFrom(r.endpoint(id, services))
+}
+
+// endpoint returns a process of an identity.
+func (r *rig) endpoint(id control.Identity, services func(grpc.ServiceRegistrar)) *control.Endpoint {
 	ep := control.NewEndpoint(r.creds(id), slog.New(slog.DiscardHandler), services)
 	r.t.Cleanup(ep.Close)
+	return ep
+}
+
+func (r *rig) dialFrom(ep *control.Endpoint) (*control.Session, error) {
 	return ep.Dial(r.t.Context(), control.DialConfig{Addr: r.at, Role: control.RoleFrontal})
 }
 
 func (r *rig) helper(node string) *fakeHelper {
 	r.t.Helper()
-	h := &fakeHelper{r: r, node: node}
-	s, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: node}, func(reg grpc.ServiceRegistrar) {
+	h := &fakeHelper{r: r, node: node, ln: listenLoop(r.t)}
+	h.end = r.endpoint(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: node}, func(reg grpc.ServiceRegistrar) {
 		controlpb.RegisterTargetServer(reg, h)
 	})
+	h.join()
+	return h
+}
+
+// join opens a session, another one if there was one.
+func (h *fakeHelper) join() {
+	h.r.t.Helper()
+	s, err := h.r.dialFrom(h.end)
 	if err != nil {
-		r.t.Fatal(err)
+		h.r.t.Fatal(err)
 	}
 	h.s, h.dir, h.nodes = s, controlpb.NewDirectoryClient(s.Conn()), controlpb.NewNodesClient(s.Conn())
-	h.ln = listenLoop(r.t)
-	r.until("helper "+node+" is on the registry", func() bool {
-		return r.joined(node, s)
+	h.r.until("helper "+h.node+" is on the registry", func() bool {
+		return h.r.joined(h.node, s)
 	})
-	return h
 }
 
 // joined reports whether s is the session that the frontal has with a node's helper.

@@ -52,6 +52,8 @@ type HelperStatus struct {
 	Processes int       `json:"processes"`
 
 	Offer *offer.Offer `json:"offer,omitempty"` // what the node's owner offers; absent if the helper did not say
+
+	Contested string `json:"contested,omitempty"` // says that two hosts present the helper's certificate
 }
 
 // adminServer serves holders of an admin certificate.
@@ -88,7 +90,7 @@ func (f *Frontal) status() Status {
 		}
 	}
 	for _, h := range f.registry.Helpers() {
-		hs := HelperStatus{Node: h.Node, Up: h.Session != nil, Since: h.Since, Processes: h.Processes, Offer: f.hosts.Offer(h.Node)}
+		hs := HelperStatus{Node: h.Node, Up: h.Session != nil, Since: h.Since, Processes: h.Processes, Offer: f.hosts.Offer(h.Node), Contested: f.hosts.Note(h.Node)}
 		if h.Session != nil {
 			hs.Address = h.Session.RemoteAddr().String()
 		}

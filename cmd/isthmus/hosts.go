@@ -137,7 +137,15 @@ func hostsTable(w io.Writer, hosts []*gatepb.Host, free map[string]int) error {
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.Node, h.State, silent, latency, room, h.Jobs, processes, memory, cores, power)
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		if h.Note != "" {
+			fmt.Fprintf(w, "%s: %s\n", h.Node, h.Note)
+		}
+	}
+	return nil
 }
 
 // hostLine is a host as --json prints it.
@@ -152,12 +160,13 @@ type hostLine struct {
 	Memory    uint64  `json:"memory"`               // bytes for all jobs; 0: not limited
 	Cores     float64 `json:"cores"`                // for all jobs; 0: not limited
 	Power     uint32  `json:"power,omitempty"`      // of all cores, in millions of multiplications and additions a second; absent: unknown
+	Note      string  `json:"note,omitempty"`       // for people: what is wrong with it all the same
 }
 
 func hostsJSON(w io.Writer, hosts []*gatepb.Host, free map[string]int) error {
 	out := json.NewEncoder(w)
 	for _, h := range hosts {
-		line := hostLine{h.Node, h.State, float64(h.SilentMs) / 1e3, float64(h.LatencyNs) / 1e6, nil, h.Jobs, h.Processes, h.Memory, float64(h.Cpu) / 1e3, h.Power}
+		line := hostLine{h.Node, h.State, float64(h.SilentMs) / 1e3, float64(h.LatencyNs) / 1e6, nil, h.Jobs, h.Processes, h.Memory, float64(h.Cpu) / 1e3, h.Power, h.Note}
 		if n, known := free[h.Node]; known {
 			line.Free = &n
 		}

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -149,11 +150,15 @@ type Hosts struct {
 	own  *siteHosts
 	grid gridHosts     // as received from the broker
 	news chan struct{} // holds a value when the brokers need the site's hosts
+
+	// Note returns what is wrong with a node of the site, or with the site where node is "", for people; ""
+	// for nothing. Set it before use.
+	Note func(node string) string
 }
 
 // NewHosts returns the list of a site without hosts.
 func NewHosts(site overlay.SiteID, who string, up *uplink.Set, log *slog.Logger) *Hosts {
-	return &Hosts{site: site, who: who, log: log, up: up, own: newSiteHosts(site), grid: newGridHosts(), news: make(chan struct{}, 1)}
+	return &Hosts{site: site, who: who, log: log, up: up, own: newSiteHosts(site), grid: newGridHosts(), news: make(chan struct{}, 1), Note: func(string) string { return "" }}
 }
 
 // All returns the list of hosts, with other sites' hosts as the broker sent them within the last
@@ -179,7 +184,7 @@ func (h *Hosts) All(ctx context.Context) (offer.List, error) {
 		h.grid.tried = now
 	}
 	now := time.Now()
-	return offer.List{Hosts: hostsWith(h.grid.list, h.grid.age(now), h.site, h.own.list(now)), Stale: h.grid.stale}, nil
+	return offer.List{Hosts: hostsWith(h.grid.list, h.grid.age(now), h.site, h.Own()), Stale: h.grid.stale}, nil
 }
 
 func (g *gridHosts) age(now time.Time) time.Duration {
@@ -228,7 +233,16 @@ func (h *Hosts) Expire(now time.Time) { h.own.expire(now) }
 func (h *Hosts) Offer(node string) *offer.Offer { return h.own.offer(node) }
 
 // Own returns the site's hosts in order.
-func (h *Hosts) Own() []offer.Host { return h.own.list(time.Now()) }
+func (h *Hosts) Own() []offer.Host {
+	list := h.own.list(time.Now())
+	for i := range list {
+		list[i].Note = h.Note(list[i].Node.Name)
+	}
+	if len(list) > 0 { // the first has what is wrong with the site
+		list[0].Note = cmp.Or(h.Note(""), list[0].Note)
+	}
+	return list
+}
 
 // Changed makes Tell send the list to the broker soon.
 func (h *Hosts) Changed() {

@@ -41,6 +41,9 @@ type Endpoint struct {
 	serve sync.WaitGroup
 	has   func(netip.Addr) bool // carrier.HasAddress, except in tests
 
+	instance uint16 // of this process
+	claims   claims // of peers
+
 	window            uint32           // of a yamux stream
 	half              *accept.HalfOpen // callers that have not authenticated yet
 	accepted, dialled *accounts        // of peers that connected, and of those that were dialled
@@ -68,6 +71,8 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 		in:    make(chan net.Conn),
 		done:  make(chan struct{}),
 		has:   carrier.HasAddress,
+
+		instance: uint16(1 + rand.N(1<<16-1)),
 
 		window:   callWindow,
 		accepted: newAccounts(StandardBudget), dialled: newAccounts(dialledBudget),
@@ -248,6 +253,7 @@ func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[ac
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
+	defer e.claims.release(s)
 	if joined != nil {
 		wg.Go(func() { joined(ctx, s) })
 	}
@@ -287,11 +293,12 @@ type DialConfig struct {
 	Down func(err error)
 }
 
-func (cfg DialConfig) features() uint32 {
+func (e *Endpoint) features(cfg DialConfig) uint32 {
+	f := uint32(e.instance) << instanceShift
 	if cfg.Visit {
-		return featureVisit
+		f |= featureVisit
 	}
-	return 0
+	return f
 }
 
 // Dial opens one session, which lives until ctx ends, either end closes it or the path dies.
@@ -320,7 +327,7 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	}
 	id, err := handshake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
 		return e.creds.verify(rawChain(state)) // again, since a revocation list may have arrived
-	}, e.creds.id, cfg.features())
+	}, e.creds.id, e.features(cfg))
 	if err != nil {
 		return fail(err)
 	}
@@ -366,7 +373,8 @@ func (e *Endpoint) open(ctx context.Context, cfg DialConfig) (*tls.Conn, error) 
 
 // Keep keeps one session up until ctx ends: it dials, runs up for the new session, and dials again
 // when the session has ended. The wait between tries doubles from 100 ms to cfg.Longest, with
-// jitter, and starts over after a session that up accepted. An error of up closes the session. Keep
+// jitter, and starts over after a session that up accepted. It is some minutes after the peer has refused
+// the session because another host presents the same certificate. An error of up closes the session. Keep
 // returns nil when ctx has ended and up has returned.
 func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Context, *Session) error) error {
 	pauses := pauses{longest: cfg.Longest}
@@ -385,6 +393,9 @@ func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Con
 			cfg.Down(err)
 		}
 		wait, tell := pauses.next(accepted, time.Now())
+		if isContested(err) {
+			wait = contestedPause
+		}
 		if tell {
 			e.log.Warn("no control session", "with", cfg.Role.String(), "address", cfg.Addr, "error", err, "retry_in", wait.String())
 		}
@@ -418,7 +429,14 @@ func (e *Endpoint) keepOnce(ctx context.Context, cfg DialConfig, up func(context
 	e.run(ctx, s)
 	cancel()
 	wg.Wait()
-	if err := <-result; err != nil && !errors.Is(err, context.Canceled) {
+	err = <-result
+	if s.contested.Load() {
+		if err == nil {
+			err = s.Err()
+		}
+		return false, &contestedError{err}
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return false, err
 	}
 	return true, s.Err()

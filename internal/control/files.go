@@ -38,8 +38,8 @@ func (f *FileFault) Unwrap() error { return f.Err }
 // pemTexts are the texts of credentials; nil is one that is not known.
 type pemTexts struct{ cert, key, ca []byte }
 
-// next is what to do about a file of credentials that cannot be mended.
-const next = "isthmus ca enroll, or isthmus ca issue where the CA is, writes certificate, key and CA's certificate that belong together"
+// writeAnew is what to do about a file of credentials that cannot be mended.
+const writeAnew = "isthmus ca enroll, or isthmus ca issue where the CA is, writes certificate, key and CA's certificate that belong together"
 
 // parse returns the credentials in the texts, or what is wrong with those that are known. The
 // credentials have no files, and are complete only if all texts are known.
@@ -62,19 +62,19 @@ func (t pemTexts) parse(now func() time.Time) (*Credentials, []*FileFault) {
 	var chain [][]byte
 	if t.cert != nil {
 		if chain, err = chainIn(t.cert); err != nil {
-			wrong("cert", "certificate: %w; %s", err, next)
+			wrong("cert", "certificate: %w; %s", err, writeAnew)
 		}
 	}
 	if t.key != nil {
-		if err := noPEM(t.key, "PRIVATE KEY"); err != nil {
-			wrong("key", "key: %w; %s", err, next)
+		if err := noPEM(t.key, privateKey); err != nil {
+			wrong("key", "key: %w; %s", err, writeAnew)
 		} else if chain != nil {
 			cert, err := tls.X509KeyPair(t.cert, t.key)
 			switch {
 			case err != nil && strings.Contains(err.Error(), "does not match"): // there is no error type for it
-				wrong("key", "key: it is not the key of the certificate, which has another public key; %s", next)
+				wrong("key", "key: it is not the key of the certificate, which has another public key; %s", writeAnew)
 			case err != nil:
-				wrong("key", "key: %w; %s", err, next)
+				wrong("key", "key: %w; %s", err, writeAnew)
 			}
 			c.cert = &cert
 		}
@@ -83,7 +83,7 @@ func (t pemTexts) parse(now func() time.Time) (*Credentials, []*FileFault) {
 	case len(chain) > 0 && len(c.roots) > 0:
 		own, err := c.verify(chain)
 		if errors.Is(err, errForeign) {
-			err = fmt.Errorf("%w, whose certificate is in the file ca: both must be of one grid; %s", err, next)
+			err = fmt.Errorf("%w, whose certificate is in the file ca: both must be of one grid; %s", err, writeAnew)
 		}
 		if err != nil {
 			wrong("cert", "own certificate: %w", err)
@@ -96,6 +96,9 @@ func (t pemTexts) parse(now func() time.Time) (*Credentials, []*FileFault) {
 	}
 	return c, faults
 }
+
+// privateKey is the type of a PEM block with a key, or the end of it.
+const privateKey = "PRIVATE KEY"
 
 // chainIn returns the certificates in a PEM text, DER. The first one must have an identity.
 func chainIn(text []byte) (chain [][]byte, err error) {
@@ -120,14 +123,15 @@ func chainIn(text []byte) (chain [][]byte, err error) {
 	return chain, nil
 }
 
-// noPEM returns what a text holds in place of a PEM block whose type ends in want; nil if it has one.
+// noPEM returns what a text holds in place of a PEM block of the type want, or of a kind of private key; nil
+// if it has one.
 func noPEM(text []byte, want string) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return errors.New("the file is empty")
 	}
 	var kinds []string
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if strings.HasSuffix(block.Type, want) {
+		if block.Type == want || want == privateKey && strings.HasSuffix(block.Type, " "+privateKey) {
 			return nil
 		}
 		if len(kinds) < 4 {
@@ -196,9 +200,9 @@ func OfRole(want Role, site overlay.SiteID) func(Identity) error {
 	return func(id Identity) error {
 		switch {
 		case id.Role != want:
-			return fmt.Errorf("it is the certificate of %v, and these are the settings of a %v; %s", id, want, next)
+			return fmt.Errorf("it is the certificate of %v, and these are the settings of a %v; %s", id, want, writeAnew)
 		case site != "" && id.Site != site:
-			return fmt.Errorf("it is the certificate of %v, and the key site says %s; correct that, or: %s", id, site, next)
+			return fmt.Errorf("it is the certificate of %v, and the key site says %s; correct that, or: %s", id, site, writeAnew)
 		}
 		return nil
 	}

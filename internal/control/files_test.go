@@ -76,6 +76,7 @@ func TestFilesOfCredentials(t *testing.T) {
 		{"an issuer's in place of the CA's", parts{good.cert, good.key, issuer}, "ca", []string{"one that issues for the CA", "ca.pem"}},
 		{"an issuer's", parts{issuer, issuerKey, good.ca}, "cert", []string{"carries no Isthmus identity"}},
 		{"the key in place of the CA's", parts{good.cert, good.key, good.key}, "ca", []string{"no PEM CERTIFICATE, but ", "ca.pem"}},
+		{"a certificate of another form in place of the CA's", parts{good.cert, good.key, bytes.ReplaceAll(good.ca, []byte(" CERTIFICATE"), []byte(" TRUSTED CERTIFICATE"))}, "ca", []string{`but "TRUSTED CERTIFICATE"`}},
 		{"a damaged CA", parts{good.cert, good.key, damaged}, "ca", []string{"CA certificate: x509: "}},
 		{"endless", parts{good.cert, good.key, bytes.Repeat([]byte("x"), 2<<20)}, "ca", []string{"more than 1MiB"}},
 	} {

@@ -73,6 +73,13 @@ type Session struct {
 	// has reports whether an address is one of this host; nil where this end does not check.
 	has func(netip.Addr) bool
 
+	dialled  bool   // by this end
+	instance uint16 // of the peer's process, as it says; 0 of older versions
+
+	claimed   sync.Once // for Endpoint.Claim
+	claimErr  error
+	contested atomic.Bool // the peer refused this end because another host has its certificate
+
 	mu    sync.Mutex // guards cause
 	cause error      // why this end ended the session; nil if the other end did
 }
@@ -147,6 +154,10 @@ func (s *Session) end(cause error) {
 // featureVisit, a bit of ControlHello.Features, marks the sender as a visitor. A peer that does not
 // know it treats a visitor as the daemon that holds the certificate.
 const featureVisit = 1 << 0
+
+// instanceShift is where ControlHello.Features has a number that the sender's process has drawn: a
+// daemon that connects again is told from another host's with the same certificate by it.
+const instanceShift = 16
 
 // peerHello is the result of the handshake.
 type peerHello struct {
@@ -258,7 +269,8 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Dur
 		conn.Close()
 		return nil, err
 	}
-	s := &Session{peer: id.Proof, creds: e.creds, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log, pulse: pulse, accounts: e.accepted, excess: make(chan error, 1)}
+	s := &Session{peer: id.Proof, creds: e.creds, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log, pulse: pulse, accounts: e.accepted, excess: make(chan error, 1),
+		dialled: client, instance: uint16(id.features >> instanceShift)}
 	if client {
 		s.has, s.accounts = e.has, e.dialled
 	}

@@ -53,7 +53,7 @@ func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
 		r.Hosts[i] = &gatepb.Host{
 			Node: h.Node.Key(), State: h.State.String(), SilentMs: uint64(h.Silent.Milliseconds()),
 			Jobs: uint32(h.Offer.Jobs), Processes: uint32(h.Offer.Processes), Memory: uint64(h.Offer.Memory), Cpu: uint32(h.Offer.CPU),
-			LatencyNs: uint64(rtts[h.Node]), Power: uint32(h.Offer.Power),
+			LatencyNs: uint64(rtts[h.Node]), Power: uint32(h.Offer.Power), Note: h.Note,
 		}
 	}
 	return r

@@ -42,7 +42,7 @@ func ListToPB(hosts []Host) *controlpb.HostList {
 	for i, h := range hosts {
 		list.Hosts[i] = &controlpb.Host{
 			Site: string(h.Node.Site), Node: h.Node.Name, State: statesToPB[h.State],
-			SilentS: uint32(min(h.Silent/time.Second, math.MaxUint32)), Offer: h.Offer.ToPB(),
+			SilentS: uint32(min(h.Silent/time.Second, math.MaxUint32)), Offer: h.Offer.ToPB(), Note: noteOf(h.Note),
 		}
 	}
 	return list
@@ -89,6 +89,7 @@ func hostFromPB(m *controlpb.Host) (h Host, err error) {
 	if h.State != Up {
 		h.Silent = time.Duration(m.GetSilentS()) * time.Second
 	}
+	h.Note = noteOf(m.GetNote())
 	h.Offer, err = FromPB(m.GetOffer())
 	return h, err
 }

@@ -10,7 +10,10 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -89,6 +92,25 @@ type Host struct {
 	State  State
 	Silent time.Duration // how long it has not been known to be up, in whole seconds; 0 while Up
 	Offer  Offer
+	Note   string // for people: what is wrong with it all the same; see MaxNote
+}
+
+// MaxNote bounds a host's note, in bytes of printable text.
+const MaxNote = 500
+
+// noteOf returns a text as a note: what another daemon says is printed on terminals.
+func noteOf(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	for len(text) > MaxNote {
+		_, last := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-last]
+	}
+	return text
 }
 
 // Compare orders hosts by site and node.

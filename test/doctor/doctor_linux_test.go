@@ -30,6 +30,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 	"github.com/isthmus-grid/isthmus/internal/support/doctor"
 	"github.com/isthmus-grid/isthmus/lab"
@@ -248,6 +249,44 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.fails("helper hidden/n1", doctor.TCPRefused, "reset")
+}
+
+// Two hosts with one helper's certificate: the second is refused, the first goes on, and the doctor says
+// so on both, and isthmus hosts to everybody.
+func TestDoctorOnACopiedCertificate(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	w := newWorld(t, labtest.SiteClosed+labtest.SiteHidden, grid.Config{})
+	text, err := os.ReadFile(w.SettingsFile("helper closed/n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings struct {
+		TLS struct{ Cert, Key, CA string }
+	}
+	if err := yaml.Unmarshal(text, &settings); err != nil {
+		t.Fatal(err)
+	}
+	e, to := w.Visitor(t, ca.Files(settings.TLS), "frontal closed", "closed/n2", 7440)
+	to.Visit = false
+	s, err := e.Dial(w.Ctx, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = controlpb.NewNodesClient(s.Conn()).Enter(w.Ctx, &controlpb.EnterRequest{})
+	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "two hosts present the certificate of helper closed/n1") {
+		t.Errorf("the second host is told %v", err)
+	}
+	w.fails("helper closed/n1", doctor.Contested, "whose session goes on, and from "+w.Daemon("helper closed/n2").Host.Addr().String())
+	w.AwaitLog("helper closed/n1", "two hosts present the certificate")
+	copied := w.changed("helper closed/n2", map[string]any{"tls": map[string]any{"cert": settings.TLS.Cert, "key": settings.TLS.Key}})
+	w.judged("helper closed/n2", func() doctor.Report { return w.DoctorWith("helper closed/n2", "--config", copied) }, doctor.Contested, "helper closed/n1")
+	for _, node := range []string{"closed/n2", "hidden/n1"} {
+		w.Until(node+" to list the node with what is wrong", func() bool {
+			cmd := w.Isthmus("hosts", "--helper", w.Socket(node))
+			out, err := cmd.CombinedOutput()
+			return err == nil && strings.Contains(string(out), "closed/n1: two hosts present the certificate of helper closed/n1")
+		})
+	}
 }
 
 // TestDoctorForAPair asks the broker about two sites, from a node and from a host outside the grid.

@@ -4286,6 +4286,7 @@ type Host struct {
 	State         Host_State             `protobuf:"varint,3,opt,name=state,proto3,enum=isthmus.control.v1.Host_State" json:"state,omitempty"`
 	SilentS       uint32                 `protobuf:"varint,4,opt,name=silent_s,json=silentS,proto3" json:"silent_s,omitempty"` // seconds since it was last known to be up; 0 while UP
 	Offer         *HostOffer             `protobuf:"bytes,5,opt,name=offer,proto3" json:"offer,omitempty"`
+	Note          string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"` // for people: what is wrong with it all the same; 500 bytes at most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4353,6 +4354,13 @@ func (x *Host) GetOffer() *HostOffer {
 		return x.Offer
 	}
 	return nil
+}
+
+func (x *Host) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
 }
 
 // HostList names each node once, in the order of site and node.
@@ -5182,6 +5190,68 @@ func (x *SitePair) GetTarget() string {
 	return ""
 }
 
+// HoldersMessage is where two hosts are that present one certificate, as the
+// daemon at which they did sees them.
+type HoldersMessage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keeps         string                 `protobuf:"bytes,1,opt,name=keeps,proto3" json:"keeps,omitempty"`  // address:port of the one whose session goes on; empty: a question, or nothing of the kind is known
+	Other         string                 `protobuf:"bytes,2,opt,name=other,proto3" json:"other,omitempty"`  // ... and of the one that was refused
+	Yours         bool                   `protobuf:"varint,3,opt,name=yours,proto3" json:"yours,omitempty"` // the receiver is the one that keeps its session
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldersMessage) Reset() {
+	*x = HoldersMessage{}
+	mi := &file_control_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldersMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldersMessage) ProtoMessage() {}
+
+func (x *HoldersMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldersMessage.ProtoReflect.Descriptor instead.
+func (*HoldersMessage) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *HoldersMessage) GetKeeps() string {
+	if x != nil {
+		return x.Keeps
+	}
+	return ""
+}
+
+func (x *HoldersMessage) GetOther() string {
+	if x != nil {
+		return x.Other
+	}
+	return ""
+}
+
+func (x *HoldersMessage) GetYours() bool {
+	if x != nil {
+		return x.Yours
+	}
+	return false
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
@@ -5539,13 +5609,14 @@ const file_control_proto_rawDesc = "" +
 	"\tprocesses\x18\x02 \x01(\rR\tprocesses\x12\x16\n" +
 	"\x06memory\x18\x03 \x01(\x04R\x06memory\x12\x10\n" +
 	"\x03cpu\x18\x04 \x01(\rR\x03cpu\x12\x14\n" +
-	"\x05power\x18\x05 \x01(\rR\x05power\"\xe7\x01\n" +
+	"\x05power\x18\x05 \x01(\rR\x05power\"\xfb\x01\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x124\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1e.isthmus.control.v1.Host.StateR\x05state\x12\x19\n" +
 	"\bsilent_s\x18\x04 \x01(\rR\asilentS\x123\n" +
-	"\x05offer\x18\x05 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\"1\n" +
+	"\x05offer\x18\x05 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\x12\x12\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\"1\n" +
 	"\x05State\x12\t\n" +
 	"\x05UNSET\x10\x00\x12\x06\n" +
 	"\x02UP\x10\x01\x12\b\n" +
@@ -5599,7 +5670,11 @@ const file_control_proto_rawDesc = "" +
 	"\x05sites\x18\x01 \x03(\v2\x1c.isthmus.control.v1.SitePairR\x05sites\"8\n" +
 	"\bSitePair\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target2\xca\b\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\"R\n" +
+	"\x0eHoldersMessage\x12\x14\n" +
+	"\x05keeps\x18\x01 \x01(\tR\x05keeps\x12\x14\n" +
+	"\x05other\x18\x02 \x01(\tR\x05other\x12\x14\n" +
+	"\x05yours\x18\x03 \x01(\bR\x05yours2\xca\b\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
@@ -5636,11 +5711,12 @@ const file_control_proto_rawDesc = "" +
 	"\x05Admin\x12O\n" +
 	"\x06Status\x12!.isthmus.control.v1.StatusRequest\x1a\".isthmus.control.v1.StatusResponse\x12E\n" +
 	"\x06Decide\x12!.isthmus.control.v1.DecideRequest\x1a\x18.isthmus.control.v1.Plan\x12P\n" +
-	"\x06Revoke\x12\".isthmus.control.v1.RevocationList\x1a\".isthmus.control.v1.RevokeResponse2\xf1\x01\n" +
+	"\x06Revoke\x12\".isthmus.control.v1.RevocationList\x1a\".isthmus.control.v1.RevokeResponse2\xc4\x02\n" +
 	"\x05Trust\x12R\n" +
 	"\aRevoked\x12\".isthmus.control.v1.RevocationList\x1a#.isthmus.control.v1.RevocationTaken\x12L\n" +
 	"\x05Renew\x12 .isthmus.control.v1.RenewRequest\x1a!.isthmus.control.v1.RenewResponse\x12F\n" +
-	"\x03Cut\x12\x1e.isthmus.control.v1.CutRequest\x1a\x1f.isthmus.control.v1.CutResponseB<Z:github.com/isthmus-grid/isthmus/internal/control/controlpbb\x06proto3"
+	"\x03Cut\x12\x1e.isthmus.control.v1.CutRequest\x1a\x1f.isthmus.control.v1.CutResponse\x12Q\n" +
+	"\aHolders\x12\".isthmus.control.v1.HoldersMessage\x1a\".isthmus.control.v1.HoldersMessageB<Z:github.com/isthmus-grid/isthmus/internal/control/controlpbb\x06proto3"
 
 var (
 	file_control_proto_rawDescOnce sync.Once
@@ -5655,7 +5731,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_control_proto_goTypes = []any{
 	(SignalEvent_Kind)(0),         // 0: isthmus.control.v1.SignalEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -5737,6 +5813,7 @@ var file_control_proto_goTypes = []any{
 	(*Ends)(nil),                  // 77: isthmus.control.v1.Ends
 	(*CarriedResponse)(nil),       // 78: isthmus.control.v1.CarriedResponse
 	(*SitePair)(nil),              // 79: isthmus.control.v1.SitePair
+	(*HoldersMessage)(nil),        // 80: isthmus.control.v1.HoldersMessage
 }
 var file_control_proto_depIdxs = []int32{
 	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -5832,38 +5909,40 @@ var file_control_proto_depIdxs = []int32{
 	68, // 90: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
 	71, // 91: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
 	73, // 92: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
-	8,  // 93: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 94: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 95: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 96: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	34, // 97: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.SignalEvent
-	31, // 98: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
-	36, // 99: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.ReflectorsResponse
-	38, // 100: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 101: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 102: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 103: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	40, // 104: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	64, // 105: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	47, // 106: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	67, // 107: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	50, // 108: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	78, // 109: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
-	38, // 110: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	52, // 111: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	55, // 112: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	57, // 113: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
-	34, // 114: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.SignalEvent
-	32, // 115: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
-	45, // 116: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	60, // 117: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 118: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	70, // 119: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
-	69, // 120: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
-	72, // 121: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
-	74, // 122: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
-	93, // [93:123] is the sub-list for method output_type
-	63, // [63:93] is the sub-list for method input_type
+	80, // 93: isthmus.control.v1.Trust.Holders:input_type -> isthmus.control.v1.HoldersMessage
+	8,  // 94: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 95: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 96: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 97: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	34, // 98: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.SignalEvent
+	31, // 99: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
+	36, // 100: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.ReflectorsResponse
+	38, // 101: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 102: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 103: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 104: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	40, // 105: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	64, // 106: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	47, // 107: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	67, // 108: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	50, // 109: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	78, // 110: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
+	38, // 111: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	52, // 112: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	55, // 113: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	57, // 114: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
+	34, // 115: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.SignalEvent
+	32, // 116: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
+	45, // 117: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	60, // 118: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 119: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	70, // 120: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
+	69, // 121: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
+	72, // 122: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
+	74, // 123: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
+	80, // 124: isthmus.control.v1.Trust.Holders:output_type -> isthmus.control.v1.HoldersMessage
+	94, // [94:125] is the sub-list for method output_type
+	63, // [63:94] is the sub-list for method input_type
 	63, // [63:63] is the sub-list for extension type_name
 	63, // [63:63] is the sub-list for extension extendee
 	0,  // [0:63] is the sub-list for field type_name
@@ -5880,7 +5959,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   77,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   9,
 		},

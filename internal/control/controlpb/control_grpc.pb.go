@@ -1738,6 +1738,7 @@ const (
 	Trust_Revoked_FullMethodName = "/isthmus.control.v1.Trust/Revoked"
 	Trust_Renew_FullMethodName   = "/isthmus.control.v1.Trust/Renew"
 	Trust_Cut_FullMethodName     = "/isthmus.control.v1.Trust/Cut"
+	Trust_Holders_FullMethodName = "/isthmus.control.v1.Trust/Holders"
 )
 
 // TrustClient is the client API for Trust service.
@@ -1757,6 +1758,11 @@ type TrustClient interface {
 	// Cut ends the links of processes whose node, site or user was revoked: broker
 	// to frontals and proxies, frontal to helpers.
 	Cut(ctx context.Context, in *CutRequest, opts ...grpc.CallOption) (*CutResponse, error)
+	// Holders says that several hosts present one certificate. The daemon at which
+	// they did calls it on the sessions of both, and the one that has had its
+	// session answers if it still runs. A peer that calls it without addresses asks
+	// so about its own certificate.
+	Holders(ctx context.Context, in *HoldersMessage, opts ...grpc.CallOption) (*HoldersMessage, error)
 }
 
 type trustClient struct {
@@ -1797,6 +1803,16 @@ func (c *trustClient) Cut(ctx context.Context, in *CutRequest, opts ...grpc.Call
 	return out, nil
 }
 
+func (c *trustClient) Holders(ctx context.Context, in *HoldersMessage, opts ...grpc.CallOption) (*HoldersMessage, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HoldersMessage)
+	err := c.cc.Invoke(ctx, Trust_Holders_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TrustServer is the server API for Trust service.
 // All implementations must embed UnimplementedTrustServer
 // for forward compatibility.
@@ -1814,6 +1830,11 @@ type TrustServer interface {
 	// Cut ends the links of processes whose node, site or user was revoked: broker
 	// to frontals and proxies, frontal to helpers.
 	Cut(context.Context, *CutRequest) (*CutResponse, error)
+	// Holders says that several hosts present one certificate. The daemon at which
+	// they did calls it on the sessions of both, and the one that has had its
+	// session answers if it still runs. A peer that calls it without addresses asks
+	// so about its own certificate.
+	Holders(context.Context, *HoldersMessage) (*HoldersMessage, error)
 	mustEmbedUnimplementedTrustServer()
 }
 
@@ -1832,6 +1853,9 @@ func (UnimplementedTrustServer) Renew(context.Context, *RenewRequest) (*RenewRes
 }
 func (UnimplementedTrustServer) Cut(context.Context, *CutRequest) (*CutResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cut not implemented")
+}
+func (UnimplementedTrustServer) Holders(context.Context, *HoldersMessage) (*HoldersMessage, error) {
+	return nil, status.Error(codes.Unimplemented, "method Holders not implemented")
 }
 func (UnimplementedTrustServer) mustEmbedUnimplementedTrustServer() {}
 func (UnimplementedTrustServer) testEmbeddedByValue()               {}
@@ -1908,6 +1932,24 @@ func _Trust_Cut_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Trust_Holders_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HoldersMessage)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TrustServer).Holders(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Trust_Holders_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TrustServer).Holders(ctx, req.(*HoldersMessage))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Trust_ServiceDesc is the grpc.ServiceDesc for Trust service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1926,6 +1968,10 @@ var Trust_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Cut",
 			Handler:    _Trust_Cut_Handler,
+		},
+		{
+			MethodName: "Holders",
+			Handler:    _Trust_Holders_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

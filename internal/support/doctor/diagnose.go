@@ -278,6 +278,9 @@ func refusedTunnel(f Finding, via, address string, t Tunnel) Finding {
 	f.Meaning = "the proxy does not lead there"
 	f.Fix = fmt.Sprintf("ask the proxy's admin to allow CONNECT to %s", address)
 	switch {
+	case strings.Contains(t.Err, "Basic is the only scheme"):
+		f.Meaning = "the proxy requires credentials of a kind that the daemons do not have: they have Basic only"
+		f.Fix = "ask the proxy's admin to accept Basic credentials, or to let this host through without any"
 	case strings.Contains(t.Err, "407") || strings.Contains(t.Err, "credentials"):
 		f.Meaning = "the proxy requires credentials and did not accept those it got"
 		f.Fix = "set http_proxy.user and http_proxy.password_file"

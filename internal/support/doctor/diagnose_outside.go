@@ -43,7 +43,20 @@ func session(o Observations) []Finding {
 		f.Status, f.Class, f.Evidence = Failed, Refused, s.ListErr
 		f.Meaning, f.Fix = "the session works and the call for reflectors fails", "look at the log of gateway and broker"
 	}
+	if s.Keeps.IsValid() {
+		all = append(all, contested(o, target))
+	}
 	return append([]Finding{f}, all...)
+}
+
+// contested reports two hosts with one certificate.
+func contested(o Observations, target string) Finding {
+	s := o.Session
+	return Finding{Layer: "session", Target: target, Status: Failed, Class: Contested,
+		Evidence: fmt.Sprintf("within the last 10 minutes the certificate of %s was presented from %v, whose session goes on, and from %v, which is refused", o.Self, s.Keeps, s.Refused),
+		Meaning:  "two hosts have one certificate and its key, as when a host's disk was copied; one of them cannot be part of the grid",
+		Device:   "the hosts at " + s.Keeps.Addr().String() + " and " + s.Refused.Addr().String() + ", as seen from there",
+		Fix:      "give one of them a certificate of its own (isthmus ca enroll, or isthmus ca issue), delete the copied key there, and restart its daemon"}
 }
 
 // setClocks is the fix for clock skew.

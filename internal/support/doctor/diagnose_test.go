@@ -72,6 +72,7 @@ var cases = []struct {
 	{"both brokers dropped", spare(Connection{Outcome: Silent}, false), TCPDropped, Failed, "no answer to a SYN"},
 
 	{"proxy wants credentials", proxied("it requires credentials (407 Proxy Authentication Required)"), HTTPProxy, Failed, "407|requires credentials|password_file"},
+	{"proxy wants NTLM", proxied("it offers only NTLM for credentials (407 No), and Basic is the only scheme that there is here"), HTTPProxy, Failed, "NTLM|they have Basic only|accept Basic"},
 	{"proxy forbids", proxied("it does not allow the tunnel (403 Forbidden)"), HTTPProxy, Failed, "403|allow CONNECT to broker:443"},
 	{"proxy cannot connect", proxied("it cannot connect (502 Bad Gateway)"), HTTPProxy, Failed, "502|behind the HTTP proxy"},
 	{"no proxy there", proxied("its answer is not HTTP"), HTTPProxy, Failed, "not an HTTP proxy"},
@@ -109,6 +110,10 @@ var cases = []struct {
 	{"socket forbidden", func(o *Observations) { o.Local.SocketErr, o.Local.SocketDenied = "permission denied", true }, HelperSocket, Failed, "may not use|public: true"},
 	{"helper stopped", func(o *Observations) { o.Local.SocketErr, o.Local.SocketSilent = "no answer within 2s", true }, HelperSocket, Failed, "does not answer"},
 	{"helper dead", func(o *Observations) { o.Local.SocketErr = "connection refused" }, HelperSocket, Failed, "has ended"},
+
+	{"two hosts with one certificate", func(o *Observations) {
+		o.Session.Keeps, o.Session.Refused = addr("10.1.0.11:40000"), addr("10.1.0.12:50000")
+	}, Contested, Failed, "10.1.0.11:40000, whose session goes on|10.1.0.12:50000, which is refused|disk was copied|certificate of its own"},
 
 	{"gateway alone", func(o *Observations) {
 		o.Session.Listed, o.Session.Gone, o.Session.ListErr = false, true, "frontal sitea has no session"

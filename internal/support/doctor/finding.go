@@ -53,6 +53,7 @@ const (
 	Settings     Class = "settings"
 	NoPath       Class = "no-path"
 	SiteAway     Class = "site-away"
+	Contested    Class = "contested"
 
 	EgressProxy    Class = "egress-http-proxy"
 	Egress443      Class = "egress-443"
@@ -90,6 +91,7 @@ var classes = []struct {
 	{Intercepted, 15, "a device on the path answers TLS with its own certificate"},
 	{TLSBroken, 16, "the TLS hand-shake fails otherwise"},
 	{Version, 20, "the two ends have no protocol version in common"},
+	{Contested, 28, "another host presents the same certificate"},
 	{Refused, 21, "the other end refused in words"},
 	{BrokerAway, 23, "the gateway works and gets no answer from the broker"},
 	{HelperSocket, 24, "processes of this node cannot reach the helper"},

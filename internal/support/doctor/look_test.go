@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -200,5 +201,44 @@ func TestAddresses(t *testing.T) {
 	want := []netip.AddrPort{addr("203.0.113.2:443"), addr("203.0.113.3:443")}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// What the first address of a name does matters only if no other one leads to the daemon.
+func TestBestAddress(t *testing.T) {
+	addrs := []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
+	silent := func(ctx context.Context, s *Service) { <-ctx.Done(); s.Connect.Outcome = Silent }
+	refused := func(_ context.Context, s *Service) { s.Connect.Outcome = Reset }
+	accepts := func(ctx context.Context, s *Service) {
+		s.Connect.Outcome = Connected
+		<-ctx.Done()
+		s.TLS.Silent = true
+	}
+	foreign := func(_ context.Context, s *Service) {
+		s.Connect.Outcome, s.TLS.Chain = Connected, []Cert{{Subject: "CN=x"}}
+	}
+	works := func(_ context.Context, s *Service) {
+		s.Connect.Outcome, s.TLS.Done, s.Hello.Got = Connected, true, true
+	}
+	noTunnel := func(_ context.Context, s *Service) { s.Connect.Outcome, s.Tunnel.Asked = Connected, true }
+	for name, c := range map[string]struct {
+		of   []func(context.Context, *Service)
+		best int
+	}{
+		"all work":                       {[]func(context.Context, *Service){works, works, works}, -1},
+		"the first is dead":              {[]func(context.Context, *Service){silent, works, silent}, 1},
+		"the first accepts, and is mute": {[]func(context.Context, *Service){accepts, silent, works}, 2},
+		"the first is another's":         {[]func(context.Context, *Service){foreign, works, refused}, 1},
+		"none works":                     {[]func(context.Context, *Service){refused, foreign, refused}, 1},
+		"none is reached":                {[]func(context.Context, *Service){refused, refused, refused}, 0},
+		"a proxy that refuses":           {[]func(context.Context, *Service){refused, noTunnel, refused}, 1},
+	} {
+		got := bestOf(t.Context(), Service{Address: "gw:1"}, addrs, func(ctx context.Context, s *Service, a netip.Addr) {
+			s.Connect.To = netip.AddrPortFrom(a, 1)
+			c.of[slices.Index(addrs, a)](ctx, s)
+		})
+		if at := slices.Index(addrs, got.Connect.To.Addr()); c.best >= 0 && at != c.best || c.best < 0 && !got.Hello.Got || got.Address != "gw:1" {
+			t.Errorf("%s: address %d, %+v", name, at, got)
+		}
 	}
 }

@@ -163,6 +163,9 @@ type Session struct {
 	Gone    bool // Err means that the gateway has no session with the broker
 	Profile *overlay.SiteProfile
 
+	// Keeps and Refused are where two hosts are that present the daemon's certificate; invalid: no two do.
+	Keeps, Refused netip.AddrPort
+
 	Listed     bool   // the call Bearings, which lists reflectors, succeeded
 	ListErr    string // why not
 	Unknown    bool   // a daemon on the path does not know the call

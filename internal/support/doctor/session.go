@@ -51,6 +51,7 @@ func (l *looker) session(ctx context.Context, address string) {
 	}
 	l.leave = func() { s.Close(); e.Close(); cancel() }
 	l.enter(ctx, s)
+	l.askHolders(ctx, s)
 	l.listReflectors(ctx, s)
 	l.ask = func(ctx context.Context, to, from netip.AddrPort) (Inbound, error) { return callBack(ctx, s, to, from) }
 }
@@ -69,6 +70,22 @@ func (l *looker) enter(ctx context.Context, s *control.Session) {
 	}
 	if p, err := control.ProfileFromPB(overlay.SiteID(r.Site), r.Profile); err == nil {
 		l.o.Session.Profile = &p
+	}
+}
+
+// askHolders asks whether another host presents the subject's certificate, too. Older daemons do not know
+// the question.
+func (l *looker) askHolders(ctx context.Context, s *control.Session) {
+	ctx, cancel := bounded(ctx, callBound)
+	defer cancel()
+	r, err := controlpb.NewTrustClient(s.Conn()).Holders(ctx, &controlpb.HoldersMessage{})
+	if err != nil || r.GetKeeps() == "" {
+		return
+	}
+	keeps, err := netip.ParseAddrPort(r.GetKeeps())
+	other, otherErr := netip.ParseAddrPort(r.GetOther())
+	if err == nil && otherErr == nil {
+		l.o.Session.Keeps, l.o.Session.Refused = keeps, other
 	}
 }
 
