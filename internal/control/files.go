@@ -171,17 +171,20 @@ func CheckFiles(cert, key, ca daemon.Path, fits func(Identity) error) error {
 	var t pemTexts
 	var errs []error
 	wrong := func(key, file string, err error) { errs = append(errs, daemon.Wrong("tls."+key, "%s: %w", file, err)) }
-	files := map[string]string{"cert": string(cert), "key": string(key), "ca": string(ca)}
-	for key, text := range map[string]*[]byte{"cert": &t.cert, "key": &t.key, "ca": &t.ca} {
-		read, err := readPEM(files[key])
+	for _, f := range []struct {
+		key, file string
+		text      *[]byte
+	}{{"cert", string(cert), &t.cert}, {"key", string(key), &t.key}, {"ca", string(ca), &t.ca}} {
+		read, err := readPEM(f.file)
 		switch {
 		case err == nil:
-			*text = read
+			*f.text = read
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		default:
-			wrong(key, files[key], err)
+			wrong(f.key, f.file, err)
 		}
 	}
+	files := map[string]string{"cert": string(cert), "key": string(key), "ca": string(ca)}
 	c, faults := t.parse(time.Now)
 	for _, f := range faults {
 		wrong(f.Key, files[f.Key], f.Err)

@@ -16,7 +16,7 @@ import (
 )
 
 func host(site, node string, s State, silent time.Duration, o Offer) Host {
-	return Host{overlay.NodeID{Site: overlay.SiteID(site), Name: node}, s, silent, o}
+	return Host{Node: overlay.NodeID{Site: overlay.SiteID(site), Name: node}, State: s, Silent: silent, Offer: o}
 }
 
 var sample = []Host{
@@ -32,6 +32,24 @@ func TestListRoundTrip(t *testing.T) {
 	}
 	if c := Count(sample); c != (Counts{1, 1, 1}) {
 		t.Errorf("counts %+v", c)
+	}
+}
+
+// A host's note is printed on terminals, whoever wrote it.
+func TestNotes(t *testing.T) {
+	for from, want := range map[string]string{
+		"two hosts": "two hosts", "\x1b[2Ja\nb": "?[2Ja?b", strings.Repeat("é", 300): strings.Repeat("é", 250), "\xff": "\uFFFD",
+	} {
+		h := host("a", "n1", Up, 0, Offer{})
+		h.Note = from
+		if sent := ListToPB([]Host{h}); sent.Hosts[0].Note != want {
+			t.Errorf("%q is sent as %q", from, sent.Hosts[0].Note)
+		}
+		l := ListToPB([]Host{host("a", "n1", Up, 0, Offer{})})
+		l.Hosts[0].Note = from
+		if got, err := ListFromPB(l); err != nil || got[0].Note != want {
+			t.Errorf("%q is received as %+v, %v", from, got, err)
+		}
 	}
 }
 
