@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -17,9 +18,11 @@ import (
 // claim makes a session the one that acts for its peer, a frontal or a proxy.
 func (b *Broker) claim(s *control.Session) error {
 	err := b.endpoint.Claim(s)
-	if err != nil {
+	if errors.Is(err, overlay.ErrForbidden) { // else it has ended
 		b.log.Warn("session refused", "peer", s.Peer().String(), "from", s.RemoteAddr().String(), "error", err)
 		b.auditRefusal(s.Peer().String(), "session", err)
+	}
+	if err != nil {
 		return fmt.Errorf("broker %s: %w", b.name, err)
 	}
 	return nil

@@ -628,6 +628,7 @@ func TestSecondSessionOfAFrontal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.Close() }) // before its endpoint is closed, which waits for it
 	if _, err := controlpb.NewSitesClient(s.Conn()).Join(g.ctx(), joining(openA)); err != nil {
 		t.Fatal(err)
 	}

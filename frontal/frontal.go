@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -343,6 +344,9 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 		return
 	}
 	if err := f.endpoint.Claim(s); err != nil { // as its first call is told
+		if !errors.Is(err, overlay.ErrForbidden) {
+			return // it has ended
+		}
 		f.log.Warn("helper refused", "from", s.RemoteAddr().String(), "error", err)
 		f.auditRefusal(id.String()+" "+s.RemoteAddr().String(), "session", err)
 		f.hosts.Changed() // what is said of the node

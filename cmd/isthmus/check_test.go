@@ -143,15 +143,15 @@ func TestCheckFiles(t *testing.T) {
 		"broker": "", "frontal": "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\n", "proxy": "broker: b:443\n", "helper": "frontal: 10.0.0.1:7440\n",
 	}
 	for kind, files := range own {
-		for _, c := range []struct{ cert, key, ca, more, want string }{
+		for i, c := range []struct{ cert, key, ca, more, want string }{
 			{files.Cert, files.Key, files.CA, "", ""},
 			{files.Cert, files.Key, files.Cert, "", "tls.ca: " + files.Cert + ": CA certificate: it is the certificate of "},
 			{files.Cert, user.Key, files.CA, "", "tls.key: " + user.Key + ": key: it is not the key of the certificate"},
 			{user.Cert, user.Key, files.CA, "", "tls.cert: " + user.Cert + ": it is the certificate of user ada, and these are the settings of a " + kind},
 			{filepath.Join(dir, "empty"), files.Key, files.CA, "", "tls.cert: " + filepath.Join(dir, "empty") + ": certificate: the file is empty"},
 			{siteb.Cert, siteb.Key, files.CA, "", "tls.cert: " + siteb.Cert + ": it is the certificate of frontal siteb, and "},
-			{files.Cert, files.Key, files.CA, "http_proxy: {address: 'p:3128', user: u, password_file: two}\n", "http_proxy.password_file: " + filepath.Join(dir, "two") + ": the file has several lines"},
-			{files.Cert, files.Key, files.CA, "http_proxy: {address: 'p:3128', user: u, password_file: empty}\n", "http_proxy.password_file: " + filepath.Join(dir, "empty") + ": the file is empty"},
+			{files.Cert, files.Key, files.CA, "http_proxy: {address: 'p:3128', user: u, password_file: two}\n", "http_proxy.password_file: two: the file has several lines"},
+			{files.Cert, files.Key, files.CA, "http_proxy: {address: 'p:3128', user: u, password_file: empty}\n", "http_proxy.password_file: empty: the file is empty"},
 			{files.Cert, files.Key, files.CA, "policy: policy.yaml\n", "policy.yaml:3:28: rules[0].tecniques: unknown key"},
 			{files.Cert, files.Key, files.CA, fmt.Sprintf("store: s.db\nenrol: {cert: %s, key: %s}\n", files.Cert, files.Key), "enrol.cert: " + files.Cert},
 		} {
@@ -164,6 +164,9 @@ func TestCheckFiles(t *testing.T) {
 			r := isthmus(t, dir, "check", "--as", kind, kind+".yaml")
 			if want := map[bool]int{true: 0, false: 2}[c.want == ""]; r.status != want || !strings.Contains(r.stdout, c.want) || c.want != "" && !strings.Contains(r.stdout, ": error: ") {
 				t.Errorf("%s: status %d, want %d and %q\n%s%s", kind, r.status, want, c.want, r.stdout, r.stderr)
+			}
+			if i > 1 {
+				continue // by the same function as check
 			}
 			if r := isthmus(t, dir, kind, "--config", kind+".yaml", "--check"); (r.status == 0) != (c.want == "") || !strings.Contains(r.stderr, c.want) {
 				t.Errorf("%s --check: status %d, want %q\n%s%s", kind, r.status, c.want, r.stdout, r.stderr)

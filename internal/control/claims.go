@@ -119,8 +119,11 @@ func (c *claims) contested(id Identity) (keeps, other netip.AddrPort, ok bool) {
 
 // Claim makes s, which a peer has opened, the one session that acts for the peer. It ends an earlier
 // one, unless that is of another process which answers: then s is refused, and both ends are told where
-// the other one is. Repeated calls return the first one's result. A session that has no claim must not
-// act for its peer.
+// the other one is (overlay.ErrForbidden). A session that has ended takes the place of none (overlay.ErrUnreachable).
+// Repeated calls return the first one's result. A session that has no claim must not act for its peer.
+//
+// The successor of a daemon (package daemon) is not taken for another host: it dials when its predecessor
+// has ended its own sessions.
 func (e *Endpoint) Claim(s *Session) error {
 	s.claimed.Do(func() { s.claimErr = e.claim(s) })
 	return s.claimErr
@@ -129,6 +132,10 @@ func (e *Endpoint) Claim(s *Session) error {
 func (e *Endpoint) claim(s *Session) error {
 	for {
 		holder := e.claims.take(s)
+		if s.isOver() { // a late call's: the peer may have another session by now
+			e.claims.release(s)
+			return fmt.Errorf("%w: the session of %v has ended", overlay.ErrUnreachable, s.Peer())
+		}
 		if holder == nil {
 			return nil
 		}
@@ -155,16 +162,20 @@ func (s *Session) answers(other *Session) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), claimTime)
 	defer cancel()
 	_, err := controlpb.NewTrustClient(s.Conn()).Holders(ctx, &controlpb.HoldersMessage{Keeps: s.RemoteAddr().String(), Other: other.RemoteAddr().String(), Yours: true})
-	select {
-	case <-s.Done():
-		return false
-	default:
-	}
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return false
 	}
-	return true
+	return !s.isOver()
+}
+
+func (s *Session) isOver() bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // Contested returns what two hosts that present the certificate of an identity are to be told, and

@@ -180,6 +180,36 @@ func TestOneProcessAgain(t *testing.T) {
 	}
 }
 
+// A call that comes late, on a session that has ended, ends no later one.
+func TestLateClaim(t *testing.T) {
+	g := newGrid(t)
+	a := &claiming{}
+	a.e = endpoint(t, g.creds(broker), a)
+	accepted := make(chan *control.Session, 2)
+	addr := serve(t, a.e, nil, func(_ context.Context, s *control.Session) { accepted <- s })
+	e, _ := logging(t, g, frontal)
+	dial := func() *control.Session {
+		s, err := e.Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleBroker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	dial().Close()
+	ended := receive(t, "the first session", accepted)
+	receive(t, "its end", ended.Done())
+	s := dial()
+	if err := askStatus(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.e.Claim(ended); !errors.Is(err, overlay.ErrUnreachable) {
+		t.Errorf("a session that has ended claims: %v", err)
+	}
+	if err := askStatus(t.Context(), s); err != nil {
+		t.Errorf("the later session: %v", err)
+	}
+}
+
 // Others cannot be told lies about who acts for them: only the daemon that accepted a session decides.
 func TestHoldersOfOthers(t *testing.T) {
 	g := newGrid(t)
@@ -189,7 +219,7 @@ func TestHoldersOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for keeps, want := range map[string]string{"192.0.2.1:1": "does not decide who acts for broker main", "nowhere": "unable to parse"} {
+	for keeps, want := range map[string]string{"192.0.2.1:1": "does not decide who acts for broker main", "nowhere": "not an ip:port"} {
 		_, err := controlpb.NewTrustClient(s.Conn()).Holders(t.Context(), &controlpb.HoldersMessage{Keeps: keeps, Other: "192.0.2.2:1"})
 		if err = control.FromStatus(err); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", keeps, err, want)

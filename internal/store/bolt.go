@@ -123,7 +123,7 @@ func openBolt(file string) (db *bbolt.DB, err error) {
 // errDamaged is the error of a file whose pages do not fit together, as on a damaged disk.
 var errDamaged = errors.New("the file is damaged")
 
-// guarded calls f, and returns errDamaged if that panics: so bbolt says of a file that it cannot be read,
+// guarded calls f, and returns errDamaged if it fails for that, or panics: so bbolt says of a file that it cannot be read,
 // and so does the memory in which it has the file that this ends too early.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -132,7 +132,10 @@ func guarded(f func() error) (err error) {
 			err = fmt.Errorf("%w (%.200v)", errDamaged, p)
 		}
 	}()
-	return f()
+	if err = f(); err != nil && strings.Contains(err.Error(), "file size too small") { // there is no error type for it
+		err = fmt.Errorf("%w (%w)", errDamaged, err)
+	}
+	return err
 }
 
 // create makes an empty store under another name and links it to its own: a partial file, as on a
