@@ -18,7 +18,15 @@ var ErrActive = mpi.ErrActive
 type Persistent struct {
 	what    transfer
 	again   func() *Request
+	keeps   bool     // see KeepActive
 	current *Request // nil: never started, or its completion was reported
+}
+
+// KeepActive has p stay active until its own Wait or Test has returned its completion, whichever call
+// returned it before. It is for libraries whose requests are handles of their own.
+func (p *Persistent) KeepActive() *Persistent {
+	p.keeps = true
+	return p
 }
 
 // SendInit prepares a Send (MPI_Send_init). An error in the arguments is returned when a started
@@ -64,6 +72,9 @@ func (p *Persistent) Start() error {
 		return p.what.comm.raise(fmt.Errorf("mpilib: Start of %v: %w; wait for it first", p.what, ErrActive))
 	}
 	p.current = p.again()
+	if !p.keeps {
+		p.current = p.current.repeated()
+	}
 	return nil
 }
 
@@ -78,14 +89,36 @@ func Startall(requests ...*Persistent) error {
 	return nil
 }
 
+// repeated returns the request as one that is inactive once its completion was returned: itself, or
+// one in the place of a shared one.
+func (r *Request) repeated() *Request {
+	if got, ok := r.core.Settled(); ok && r.extra == &ordinary {
+		own := newRequest(r.transfer())
+		r.comm.world.engine.Settle(&own.core, got)
+		r = own
+	}
+	r.ownExtra().repeats = true
+	return r
+}
+
+// isInactive reports whether there is no request, or one of a Persistent whose completion was returned:
+// the calls for several requests ignore it.
+func (r *Request) isInactive() bool { return r == nil || r.repeats && r.reported.Load() }
+
 // Request returns the active transfer, for Waitall and similar calls, or nil, which they ignore, if
-// there is none.
-func (p *Persistent) Request() *Request { return p.current }
+// there is none. Once such a call, or Wait or Test, has returned its completion p is inactive, and
+// they ignore this Request too (MPI-5.0, sections 3.7.5 and 3.9).
+func (p *Persistent) Request() *Request {
+	if p.current.isInactive() {
+		p.current = nil
+	}
+	return p.current
+}
 
 // Wait is Request.Wait for the active transfer, after which the request is inactive. For an
 // inactive one it returns at once, with the empty status (MPI-4.1, section 3.7.3).
 func (p *Persistent) Wait(ctx context.Context) (Status, error) {
-	r := p.current
+	r := p.Request()
 	if r == nil {
 		return emptyStatus, nil
 	}
@@ -98,7 +131,7 @@ func (p *Persistent) Wait(ctx context.Context) (Status, error) {
 
 // Test is Request.Test for the active transfer; done is true for an inactive request.
 func (p *Persistent) Test() (st Status, done bool, err error) {
-	if p.current == nil {
+	if p.Request() == nil {
 		return emptyStatus, true, nil
 	}
 	if st, done, err = p.current.Test(); done {
@@ -109,7 +142,7 @@ func (p *Persistent) Test() (st Status, done bool, err error) {
 
 // Cancel is Request.Cancel for the active transfer, if there is one.
 func (p *Persistent) Cancel() error {
-	if p.current == nil {
+	if p.Request() == nil {
 		return nil
 	}
 	return p.current.Cancel()

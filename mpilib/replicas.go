@@ -167,7 +167,7 @@ func (w *World) Rand(ctx context.Context) (*rand.Rand, error) {
 // worlds that has any, so one of them decides for all.
 func replicatedWorld(requests ...*Request) *World {
 	for _, r := range requests {
-		if r != nil && r.comm.world.replicated() {
+		if !r.isInactive() && r.comm.world.replicated() {
 			return r.comm.world
 		}
 	}
@@ -187,7 +187,7 @@ func (w *World) testReplicated(r *Request) (st Status, done bool, err error) {
 // complete returns the indices of the requests that are complete, or held up.
 func complete(requests ...*Request) (all []int) {
 	for i, r := range requests {
-		if r != nil && (r.isDone() || r.blockedBy() != nil) {
+		if !r.isInactive() && (r.isDone() || r.blockedBy() != nil) {
 			all = append(all, i)
 		}
 	}
@@ -253,7 +253,7 @@ func (w *World) testanyReplicated(requests []*Request) (int, Status, bool, error
 func (w *World) testallReplicated(requests []*Request) ([]Status, bool, error) {
 	found, err := points.Indices(w.engine, points.Testall, func() ([]int, error) {
 		for _, r := range requests {
-			if r != nil && len(complete(r)) == 0 {
+			if !r.isInactive() && len(complete(r)) == 0 {
 				return nil, nil
 			}
 		}

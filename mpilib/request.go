@@ -33,6 +33,8 @@ type extra struct {
 	into      *buffer.Arrival    // of a receive into a Part; otherwise nil
 	seen      *debug.Observation // in debug mode; otherwise nil
 	paired    *Request           // the send of an Isendrecv, whose receive this is; otherwise nil
+	repeats   bool               // of a Persistent: inactive once its completion was returned
+	reported  atomic.Bool        // of such a request: its completion was returned
 }
 
 // ordinary is shared by all other requests and immutable.
@@ -159,7 +161,15 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 	if err := r.blockedBy(); err != nil {
 		return r.blockedResult(err)
 	}
+	r.report()
 	return r.result()
+}
+
+// report records that the completion is returned to the program, where that changes the request.
+func (r *Request) report() {
+	if r.repeats {
+		r.reported.Store(true)
+	}
 }
 
 // blockedBy returns why a pending receive from any source cannot be waited for, or nil.
@@ -202,6 +212,7 @@ func (r *Request) Test() (st Status, done bool, err error) {
 		}
 		return Status{}, false, nil
 	}
+	r.report()
 	st, err = r.result()
 	return st, true, err
 }
@@ -316,8 +327,8 @@ func (c *Comm) status(m engine.Result, elem, head int) Status {
 var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 
 // Waitall waits for all the requests (MPI_Waitall). It returns the status of each, and the errors
-// of all that failed, joined. nil requests, which the caller has handled, count as complete,
-// without source, tag or elements.
+// of all that failed, joined. nil requests, which the caller has handled, and inactive ones of a
+// Persistent count as complete, without source, tag or elements.
 func Waitall(ctx context.Context, requests ...*Request) ([]Status, error) {
 	statuses := make([]Status, len(requests))
 	return statuses, WaitallInto(ctx, statuses, requests...)
@@ -331,9 +342,10 @@ func WaitallInto(ctx context.Context, statuses []Status, requests ...*Request) e
 	st, err := emptyStatus, error(nil)
 	for i, r := range requests {
 		switch {
-		case r == nil:
+		case r != nil && r == last && err == nil: // shared by both, with the same result
+		case r.isInactive():
 			st, err = emptyStatus, nil
-		case r != last || err != nil:
+		default:
 			st, err = r.Wait(ctx)
 		}
 		last = r
@@ -352,8 +364,8 @@ func WaitallInto(ctx context.Context, statuses []Status, requests ...*Request) e
 
 // Waitany waits until one of the requests is complete and returns its index, and its Wait's result
 // (MPI_Waitany). Unlike Wait it cancels none when ctx is done: it then returns Undefined and the
-// context's error. nil requests, which the caller has handled, are ignored; if there are no others
-// it returns Undefined at once, without an error.
+// context's error. nil requests, which the caller has handled, and inactive ones of a Persistent are
+// ignored; if there are no others it returns Undefined at once, without an error.
 func Waitany(ctx context.Context, requests ...*Request) (int, Status, error) {
 	if w := replicatedWorld(requests...); w != nil {
 		return w.waitanyReplicated(ctx, requests)
@@ -388,7 +400,7 @@ func Testsome(requests ...*Request) (done []int, statuses []Status, err error) {
 	}
 	var errs []error
 	for i, r := range requests {
-		if r == nil {
+		if r.isInactive() {
 			continue
 		}
 		if st, ok, err := r.Test(); ok || err != nil {
@@ -399,14 +411,14 @@ func Testsome(requests ...*Request) (done []int, statuses []Status, err error) {
 }
 
 // Testany reports whether one of the requests is complete, and if so its index, and its Wait's
-// result (MPI_Testany); if all requests are nil the index is Undefined.
+// result (MPI_Testany); if all requests are nil or inactive the index is Undefined.
 func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
 	if w := replicatedWorld(requests...); w != nil {
 		return w.testanyReplicated(requests)
 	}
 	open := false
 	for i, r := range requests {
-		if r == nil {
+		if r.isInactive() {
 			continue
 		}
 		open = true
@@ -423,7 +435,7 @@ func Testall(requests ...*Request) ([]Status, bool, error) {
 		return w.testallReplicated(requests)
 	}
 	for _, r := range requests {
-		if r != nil && len(complete(r)) == 0 {
+		if !r.isInactive() && len(complete(r)) == 0 {
 			return nil, false, nil
 		}
 	}
@@ -437,7 +449,7 @@ func waitAnyOpen(ctx context.Context, requests []*Request) (int, error) {
 	mixed := false
 	open, cores, at := make([]*Request, 0, len(requests)), make([]*engine.Handle, 0, len(requests)), make([]int, 0, len(requests))
 	for i, r := range requests {
-		if r == nil {
+		if r.isInactive() {
 			continue
 		}
 		if r = r.open(); r.unstarted {

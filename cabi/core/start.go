@@ -131,7 +131,7 @@ func (q *request) start() error {
 	if q.user {
 		reducing.Add(1)
 	}
-	err := q.repeated.Start()
+	err := q.repeated.KeepActive().Start()
 	if err != nil && q.user {
 		reducing.Add(-1)
 	}
