@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,21 +19,35 @@ import (
 // helpersCommand is "isthmus-lab helpers": the helpers of several nodes in one process, for labs of
 // hundreds of nodes.
 func helpersCommand() *cli.Command {
+	var files literals
 	return &cli.Command{
 		Name:  "helpers",
 		Usage: "run the helpers of several nodes in one process",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "config", Usage: "settings `FILE` of one helper; repeat for each"},
+			&cli.GenericFlag{Name: "config", Value: &files, Usage: "settings `FILE` of one helper; repeat for each"},
 			&cli.IntFlag{Name: "ready-fd", Usage: "file descriptor that gets a line when all are ready"},
 		},
 		Action: func(c *cli.Context) error {
-			if len(c.StringSlice("config")) == 0 {
+			if len(files) == 0 {
 				return cmdline.Usage("helpers: give a --config for each helper")
 			}
-			return serveHelpers(c.Context, c.StringSlice("config"), c.Int("ready-fd"))
+			return serveHelpers(c.Context, files, c.Int("ready-fd"))
 		},
 	}
 }
+
+// literals are the values of a flag that is repeated. In this program lists of numbers are separated by
+// commas, which a file's name may have.
+type literals []string
+
+// Set implements flag.Value.
+func (l *literals) Set(value string) error {
+	*l = append(*l, value)
+	return nil
+}
+
+// String implements flag.Value.
+func (l *literals) String() string { return strings.Join(*l, " ") }
 
 // serveHelpers runs a helper for each settings file until a signal ends them
 // all, or one fails.

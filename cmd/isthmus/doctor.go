@@ -36,7 +36,7 @@ func doctorCommand() *cli.Command {
 			"to test at the other end.\n\nExit status:\n" + exitTable(),
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of this host's helper or frontal"},
-			&cli.StringSliceFlag{Name: "proxy", Usage: "another public address to try, `ADDRESS:PORT`: a proxy, or a listener of a peer"},
+			&cli.StringSliceFlag{Name: "proxy", Usage: "another public address to try, `ADDRESS:PORT`: a proxy, or a listener of a peer; may be repeated"},
 			&cli.BoolFlag{Name: "firewall-request", Usage: "print the firewall rules to ask for"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		}, adminFlags()...),

@@ -23,8 +23,9 @@ import (
 func main() {
 	jobagent.Main()
 	app := &cli.App{
-		Name:  "isthmus",
-		Usage: "run a message-passing job across sites separated by firewalls",
+		Name:                      "isthmus",
+		Usage:                     "run a message-passing job across sites separated by firewalls",
+		DisableSliceFlagSeparator: true, // values are literal: NAME=0,1 is one, and a flag is repeated for another
 		Commands: []*cli.Command{
 			runjob.Command(), runjob.AttachCommand(), psCommand(), killCommand(), hostsCommand(), topCommand(), nodeCommand(), upCommand(), runjob.KeyCommand(), caCommand(), checkCommand(), policyCommand(), drainCommand(), statusCommand(), planCommand(), loginCommand(), logoutCommand(), contextCommand(), doctorCommand(), bundleCommand(), auditCommand(),
 			movedCommand("demo"), movedCommand("lab"), movedCommand("bench"), movedCommand("example"),

@@ -56,6 +56,11 @@ func Strict(path string, commands []*cli.Command) {
 	for _, c := range commands {
 		name := strings.TrimSpace(path + " " + c.Name)
 		c.HideHelpCommand = true // or the program of "run -n 1 help" would be a page of help
+		for _, f := range c.Flags {
+			if f, ok := f.(*cli.StringSliceFlag); ok {
+				f.KeepSpace = true // else spaces around a value would be dropped
+			}
+		}
 		if c.OnUsageError == nil {
 			c.OnUsageError = badFlags(name)
 		}
