@@ -54,7 +54,7 @@ func attach(ctx context.Context, job *detached.Job, tail bool) error {
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, ranks.EndSignals...)
 	defer signal.Stop(signals)
 	go func() { // ends with attach
 		select {

@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/detached"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 )
@@ -77,7 +78,7 @@ type submission struct {
 // detach starts a driver, and returns when it has started the job, or could not.
 func detach(c *cli.Context) error {
 	signals := make(chan os.Signal, 4)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, s := range ranks.EndSignals {
 		if !signal.Ignored(s) { // as nohup has it
 			signal.Notify(signals, s)
 		}

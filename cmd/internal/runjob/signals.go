@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 )
 
 // standardInput returns what rank 0 reads; nil if the kernel would stop this process for reading
@@ -25,7 +27,7 @@ func endSignals() (signals <-chan os.Signal, stop func()) {
 	raw, out, over := make(chan os.Signal, 4), make(chan os.Signal, 2), make(chan struct{})
 	broken := make(chan os.Signal, 1) // if our output has no reader, the job is ended
 	signal.Notify(broken, syscall.SIGPIPE)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, s := range ranks.EndSignals {
 		if !signal.Ignored(s) {
 			signal.Notify(raw, s)
 		}

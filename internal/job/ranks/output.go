@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // Place identifies the process of a job that wrote some output.
@@ -49,8 +50,13 @@ func NewOutput(form string, stdout, stderr io.Writer) (Output, error) {
 
 // Lines merges output line by line, so that lines do not mix, each after the tag [host:rank], or
 // [rank] or [rank.copy] of replicas. A line of more than 64 KiB is split. A nil writer discards.
-func Lines(stdout, stderr io.Writer) Output {
-	m := &merged{}
+func Lines(stdout, stderr io.Writer) Output { return LiveLines(stdout, stderr, false, false) }
+
+// LiveLines is Lines for an output that somebody watches: of a line that does not go on for 50 ms, such
+// as a prompt, what there is of it is passed on. If another process writes meanwhile, its output begins
+// a line of its own, and so does the rest of the broken one.
+func LiveLines(stdout, stderr io.Writer, isStdoutLive, isStderrLive bool) Output {
+	m := &merged{live: map[string]bool{"stdout": isStdoutLive, "stderr": isStderrLive}}
 	m.form = func(out []byte, p Place, stream string, line []byte) []byte {
 		switch {
 		case p.Merged && stream == "stderr":
@@ -97,67 +103,132 @@ func orDiscard(w io.Writer) io.Writer {
 	return w
 }
 
-// merged is an Output of whole lines.
+// partialTime is how long a line may be unfinished before a live output gets what there is of it.
+const partialTime = 50 * time.Millisecond
+
+// merged is an Output of lines.
 type merged struct {
 	form           func(out []byte, p Place, stream string, line []byte) []byte // appends the line in its form to out
 	stdout, stderr io.Writer
+	live           map[string]bool // the streams that get unfinished lines
 
-	mu    sync.Mutex // held while writing to stdout or stderr
+	mu    sync.Mutex // held while writing to stdout or stderr; guards what the writers hold
 	lines []*lineWriter
+	open  *lineWriter // the one whose unfinished line was passed on last, with nothing after it; nil: none
 }
 
 func (m *merged) Of(p Place) (stdout, stderr io.Writer, err error) {
 	add := func(to io.Writer, stream string) io.Writer {
-		w := &lineWriter{to: to, shared: &m.mu, form: func(out, line []byte) []byte { return m.form(out, p, stream, line) }}
+		w := &lineWriter{to: to, all: m, form: func(out, line []byte) []byte { return m.form(out, p, stream, line) }}
+		if m.live[stream] {
+			w.late = time.AfterFunc(partialTime, w.passPartial)
+			w.late.Stop()
+		}
 		m.lines = append(m.lines, w)
 		return w
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return add(m.stdout, "stdout"), add(m.stderr, "stderr"), nil
 }
 
 func (m *merged) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var all []error
 	for _, w := range m.lines {
+		if w.late != nil {
+			w.late.Stop()
+		}
 		if len(w.unfinished) > 0 {
-			_, err := w.Write([]byte("\n"))
-			all = append(all, err)
+			w.unfinished = append(w.unfinished, '\n')
+			all = append(all, w.pass(len(w.unfinished)))
 		}
 	}
-	return errors.Join(all...)
+	return errors.Join(append(all, m.finishOpen())...)
+}
+
+// finishOpen ends the line that is open on an output. mu is held.
+func (m *merged) finishOpen() error {
+	w := m.open
+	if m.open = nil; w == nil {
+		return nil
+	}
+	_, err := w.to.Write([]byte("\n"))
+	return err
 }
 
 // maxLine bounds the buffered part of an unfinished line.
 const maxLine = 64 << 10
 
-// lineWriter passes on whole lines in their output form. One goroutine writes to it.
+// lineWriter passes on lines in their output form. One goroutine writes to it.
 type lineWriter struct {
-	to         io.Writer
-	form       func(out, line []byte) []byte
-	shared     *sync.Mutex
-	unfinished []byte // an unfinished line
+	to   io.Writer
+	form func(out, line []byte) []byte
+	all  *merged
+	late *time.Timer // passes an unfinished line on; nil: only whole lines are
+
+	// Guarded by all.mu.
+	unfinished []byte // what was not passed on
+	failed     error  // why an unfinished line could not be passed on
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
+	w.all.mu.Lock()
+	defer w.all.mu.Unlock()
+	if w.failed != nil {
+		return 0, w.failed
+	}
 	w.unfinished = append(w.unfinished, p...)
 	end := bytes.LastIndexByte(w.unfinished, '\n') + 1
-	if end == 0 {
-		if len(w.unfinished) < maxLine {
-			return len(p), nil
-		}
+	if end == 0 && len(w.unfinished) >= maxLine {
 		w.unfinished = append(w.unfinished, '\n')
 		end = len(w.unfinished)
 	}
-	var out []byte
-	for line := range bytes.Lines(w.unfinished[:end]) {
-		out = w.form(out, line)
-	}
-	w.unfinished = append(w.unfinished[:0], w.unfinished[end:]...)
-	w.shared.Lock()
-	defer w.shared.Unlock()
-	if _, err := w.to.Write(out); err != nil {
+	if err := w.pass(end); err != nil {
 		return 0, err
 	}
+	if w.late != nil && len(w.unfinished) > 0 {
+		w.late.Reset(partialTime)
+	}
 	return len(p), nil
+}
+
+// passPartial passes on what there is of an unfinished line.
+func (w *lineWriter) passPartial() {
+	w.all.mu.Lock()
+	defer w.all.mu.Unlock()
+	if n := len(w.unfinished); n > 0 {
+		w.failed = w.pass(n)
+	}
+}
+
+// pass passes on the first n bytes. all.mu is held.
+func (w *lineWriter) pass(n int) error {
+	if n == 0 {
+		return nil
+	}
+	var out []byte
+	text := w.unfinished[:n]
+	if w.all.open == w { // the output has the beginning of its line
+		end := bytes.IndexByte(text, '\n') + 1
+		if end == 0 {
+			end = n
+		}
+		out, text = append(out, text[:end]...), text[end:]
+	} else if err := w.all.finishOpen(); err != nil {
+		return err
+	}
+	for line := range bytes.Lines(text) {
+		out = w.form(out, line)
+	}
+	w.unfinished = append(w.unfinished[:0], w.unfinished[n:]...)
+	w.all.open = nil
+	if out[len(out)-1] != '\n' {
+		w.all.open = w
+	}
+	_, err := w.to.Write(out)
+	return err
 }
 
 // Folder writes the output of each process, unmodified, to separate files in a folder: rank.N.out

@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestOutputAsJSON(t *testing.T) {
@@ -134,5 +139,84 @@ func TestOutputWithoutAFolder(t *testing.T) {
 	var path *os.PathError
 	if _, err := NewOutput(file, nil, nil); !errors.As(err, &path) {
 		t.Errorf("%v, want what is wrong with %s", err, file)
+	}
+}
+
+// Of a line that does not go on, a live output gets what there is, and the rest belongs to the same line
+// unless another process has written meanwhile. Whole lines stay whole.
+func TestUnfinishedLines(t *testing.T) {
+	type step struct {
+		rank   int
+		stream string // "": time passes
+		text   string
+	}
+	for name, tc := range map[string]struct {
+		live  bool
+		steps []step
+		want  string // after the steps
+		end   string // what Close adds
+	}{
+		"a prompt":                 {true, []step{{0, "stdout", "name? "}, {}}, "[0] name? ", "\n"},
+		"a prompt too early":       {true, []step{{0, "stdout", "name? "}}, "", "[0] name? \n"},
+		"an answer to it":          {true, []step{{0, "stdout", "name? "}, {}, {0, "stdout", "hello x\nnext\n"}}, "[0] name? hello x\n[0] next\n", ""},
+		"dots":                     {true, []step{{0, "stdout", "."}, {}, {0, "stdout", "."}, {}, {0, "stdout", ".\n"}}, "[0] ...\n", ""},
+		"after a line":             {true, []step{{0, "stdout", "one\ntwo"}, {}}, "[0] one\n[0] two", "\n"},
+		"another rank":             {true, []step{{0, "stdout", "name? "}, {}, {1, "stdout", "line\n"}, {0, "stdout", "more\n"}}, "[0] name? \n[1] line\n[0] more\n", ""},
+		"another rank's too":       {true, []step{{0, "stdout", "a"}, {}, {1, "stdout", "b"}, {}, {0, "stdout", "c\n"}}, "[0] a\n[1] b\n[0] c\n", ""},
+		"its own complaint":        {true, []step{{0, "stdout", "name? "}, {}, {0, "stderr", "none\n"}}, "[0] name? \n[0] none\n", ""},
+		"another's unfinished one": {true, []step{{0, "stdout", "name? "}, {}, {1, "stdout", "li"}, {0, "stdout", "x\n"}, {1, "stdout", "ne\n"}}, "[0] name? x\n[1] line\n", ""},
+		"no text":                  {true, []step{{0, "stdout", "a\n"}, {}, {}}, "[0] a\n", ""},
+		"whole lines only":         {false, []step{{0, "stdout", "name? "}, {}, {1, "stdout", "line\n"}}, "[1] line\n", "[0] name? \n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got bytes.Buffer
+				o := LiveLines(&got, &got, tc.live, tc.live)
+				writers := map[string]io.Writer{}
+				for rank := range 2 {
+					stdout, stderr, err := o.Of(Place{Rank: rank, Merged: true})
+					if err != nil {
+						t.Fatal(err)
+					}
+					writers[fmt.Sprint(rank, "stdout")], writers[fmt.Sprint(rank, "stderr")] = stdout, stderr
+				}
+				for _, s := range tc.steps {
+					if s.stream == "" {
+						time.Sleep(partialTime)
+						synctest.Wait()
+					} else if _, err := writers[fmt.Sprint(s.rank, s.stream)].Write([]byte(s.text)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := strings.ReplaceAll(tc.want, "[0] none", "[0.0] none")
+				if got.String() != want {
+					t.Errorf("%q, want %q", got.String(), want)
+				}
+				if err := o.Close(); err != nil || got.String() != want+tc.end {
+					t.Errorf("closed: %q, %v, want %q", got.String(), err, want+tc.end)
+				}
+			})
+		})
+	}
+}
+
+// A rank whose output does not fit on the disk, or cannot be written for another reason, fails with that
+// reason, however it ends itself; in every form of output.
+func TestOutputThatIsLostIsNamed(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for name, o := range map[string]Output{"lines": Lines(full, nil), "live lines": LiveLines(full, full, true, true), "objects": JSON(full)} {
+		for part, arg := range map[string]string{"print": "words\n", "talk": ""} {
+			j := jobOf(part, arg, 1, nil, nil)
+			j.Output = o
+			err := run(t, j)
+			var exit *ExitError
+			if !errors.As(err, &exit) || exit.Status != 1 || exit.Rank != 0 || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "its output: ") {
+				t.Errorf("%s, %s: %v", name, part, err)
+			}
+		}
 	}
 }

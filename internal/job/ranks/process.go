@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"slices"
@@ -50,6 +49,9 @@ type Process struct {
 	cmd     *exec.Cmd
 	outputs []*os.File // the read ends of its pipes
 	copying sync.WaitGroup
+
+	mu   sync.Mutex
+	lost error // why some of its output was lost; guarded by mu
 }
 
 // Start starts a process. When ctx ends, its group gets SIGTERM and, 2 s later, the process
@@ -87,15 +89,36 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		*to.file = w
 		p.outputs, theirs = append(p.outputs, r), append(theirs, w)
 		p.copying.Go(func() {
-			passOn(to.out, r)
+			p.outputFailed(passOn(to.out, r))
 			r.Close() // if its output is no longer read, it gets SIGPIPE
 		})
 	}
 	if err := cmd.Start(); err != nil {
 		p.closeOutputs()
-		return nil, err
+		return nil, explained(err, cmd)
 	}
 	return p, nil
+}
+
+// outputFailed records why output was lost, if it was.
+func (p *Process) outputFailed(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost == nil {
+		p.lost = err
+	}
+}
+
+// OutputError returns why some of the process's output was lost, such as a full disk; nil if none was, or
+// if there is no reader any more: of that the process itself hears, by SIGPIPE. It is valid once Wait has
+// returned.
+func (p *Process) OutputError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if errors.Is(p.lost, syscall.EPIPE) {
+		return nil
+	}
+	return p.lost
 }
 
 // files are the process's descriptors from 3 on.
@@ -110,15 +133,15 @@ func (s Spec) files() []*os.File {
 }
 
 // passOn copies the data of a pipe until its end or, after the pipe's deadline, what is in it then:
-// on a busy machine the copy may run later than that.
-func passOn(to io.Writer, r *os.File) {
+// on a busy machine the copy may run later than that. It returns the error of a write.
+func passOn(to io.Writer, r *os.File) error {
 	if _, err := io.Copy(to, r); !errors.Is(err, os.ErrDeadlineExceeded) {
-		return
+		return err
 	}
 	r.SetReadDeadline(time.Time{})
 	raw, err := r.SyscallConn()
 	if err != nil {
-		return
+		return nil
 	}
 	buf := make([]byte, 32<<10)
 	for left := maxInPipe; left > 0; {
@@ -128,13 +151,14 @@ func passOn(to io.Writer, r *os.File) {
 			return true
 		})
 		if n <= 0 {
-			return
+			return nil
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
-			return
+			return err
 		}
 		left -= n
 	}
+	return nil
 }
 
 // maxInPipe bounds the data read from a pipe to which other processes may still write: the default
@@ -267,15 +291,6 @@ func (p *Process) Killer() syscall.Signal {
 		return ws.Signal()
 	}
 	return 0
-}
-
-// StartStatus is the exit status for a program that could not be started, as in shells: 126 if it
-// exists, 127 if it does not.
-func StartStatus(err error) int {
-	if errors.Is(err, fs.ErrPermission) {
-		return 126
-	}
-	return 127
 }
 
 func signalGroup(pid int, sig syscall.Signal) error { return syscall.Kill(-pid, sig) }

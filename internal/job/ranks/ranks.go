@@ -121,7 +121,7 @@ func (e *SignalError) Error() string { return fmt.Sprintf("the job was ended: %v
 func (e *SignalError) ExitCode() int { return 128 + int(e.Signal) }
 
 // Run starts the processes and returns when all have ended. If one fails, or ctx ends, or this
-// process receives SIGINT, SIGTERM or SIGHUP, the others get SIGTERM and, 2 s later, SIGKILL. The
+// process receives one of EndSignals, the others get SIGTERM and, 2 s later, SIGKILL. The
 // error is an *ExitError of the process that failed first, a *SignalError, or wraps the cause of
 // ctx's end. A signal that this process was started to ignore, as by nohup, ends nothing. See also
 // Job.Survive. On Linux, if this process dies, so do the ranks, but not what they have started.
@@ -165,7 +165,11 @@ func Run(ctx context.Context, j Job) error {
 			break
 		}
 		running.Go(func() {
-			if err := p.Wait(); err != nil {
+			err := p.Wait()
+			if lost := p.OutputError(); lost != nil {
+				fail(&ExitError{Rank: rank, Status: 1, Err: fmt.Errorf("its output: %w", lost)})
+			}
+			if err != nil {
 				ended.exitedWithError(&ExitError{Rank: rank, Status: p.Status(), Killed: p.Killer() != 0, Err: err})
 			} else {
 				ended.exitedOK(rank, stillListed(dir, rank))
@@ -256,6 +260,10 @@ func stillListed(dir string, rank int) bool {
 	return err == nil && len(sockets) > 0
 }
 
+// EndSignals are the signals that end a job: those that a terminal sends, Ctrl-C's and Ctrl-\'s among them,
+// and the one that asks a process to end.
+var EndSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+
 // failOnSignal calls fail at the first signal that must end a job, until the returned function is
 // called.
 func failOnSignal(fail func(error)) (stop func()) {
@@ -265,7 +273,7 @@ func failOnSignal(fail func(error)) (stop func()) {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	over := make(chan struct{})
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, s := range EndSignals {
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}

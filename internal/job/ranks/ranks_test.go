@@ -265,18 +265,37 @@ func TestStarted(t *testing.T) {
 	}
 }
 
+// The statuses are those of shells, and the text says what is missing.
 func TestProgramsThatCannotBeStarted(t *testing.T) {
-	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("no program"), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	file := func(name string, mode os.FileMode, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	for program, status := range map[string]int{"no-such-program-here": 127, "/no/such/program": 127, plain: 126} {
+	plain := file("plain", 0o600, "no program")
+	for program, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"no-such-program-here": {127, "not found"},
+		"/no/such/program":     {127, "no such file"},
+		plain + "/program":     {127, "not a directory"},
+		plain:                  {126, "permission denied"},
+		dir:                    {126, "permission denied"},
+		file("script", 0o700, "#!/no/such/interpreter -x\necho\n"):                                   {127, `"/no/such/interpreter", is not there`},
+		file("dos", 0o700, "#!/bin/sh\r\necho\r\n"):                                                  {127, `"/bin/sh\r", is not there`},
+		file("bare", 0o700, "echo\n"):                                                                {126, "does not begin with #!"},
+		file("elsewhere", 0o700, "\x7fELF\x02\x01\x01"+strings.Repeat("\x00", 9)+"\x02\x00\xf3\x00"): {126, "another kind of system or processor"},
+	} {
 		j := jobOf("", "", 2, nil, nil)
 		j.Argv = []string{program}
 		err := run(t, j)
 		var exit *ExitError
-		if !errors.As(err, &exit) || exit.Rank != 0 || exit.Status != status || !strings.Contains(err.Error(), program) {
-			t.Errorf("%s: %v, want status %d", program, err, status)
+		if !errors.As(err, &exit) || exit.Rank != 0 || exit.Status != want.status || !strings.Contains(err.Error(), program) || !strings.Contains(err.Error(), want.text) {
+			t.Errorf("%s: %v, want status %d and %q", program, err, want.status, want.text)
 		}
 	}
 }
@@ -398,7 +417,7 @@ func whenReady(n int, do func()) *listener {
 }
 
 func TestASignalReachesEveryRank(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		heed(s)
 		out := whenReady(5, func() { syscall.Kill(os.Getpid(), s) })
 		err := run(t, jobOf("polite", "", 5, nil, out))
