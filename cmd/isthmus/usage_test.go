@@ -168,6 +168,36 @@ func TestWhatIsWrongOtherwise(t *testing.T) {
 	}
 }
 
+// TestValuesAreLiteral: no value of a flag is split or trimmed, and over the grid a program that is not
+// there, or no program, ends with the status that it has without a helper.
+func TestValuesAreLiteral(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		words  []string
+		status int
+		text   string // of the first line
+	}{
+		{[]string{"--env", "A,B", "true"}, 2, "run: --env: A,B is not set here; give A,B=VALUE"},
+		{[]string{"--env", " A ", "true"}, 2, "run: --env:  A  is not set here; give  A =VALUE"},
+		{[]string{"--env", "A=1", "--env", "=2,B=3", "true"}, 2, `run: --env: "=2,B=3": want NAME or NAME=VALUE`},
+		{[]string{"--limit", "nofile=1,core=2", "true"}, 2, `run: --limit: "nofile=1,core=2": want NAME=NUMBER with one of the names as, core, cpu, data, fsize, memlock, nofile, nproc, stack`},
+		{[]string{"--env", "A=1,B", "--input", "a, b", "true"}, 1, "run: input files: lstat a, b: no such file or directory"},
+		{[]string{"./none"}, 127, "run: rank 0: program: open ./none: no such file or directory"},
+		{[]string{"./plain"}, 126, "run: rank 0: program: exec ./plain: permission denied"},
+		{[]string{dir}, 126, "rank 0: program: stage " + dir + ": is not a regular file"},
+	} {
+		got := isthmus(t, dir, append([]string{"run", "--helper", "s", "-n", "1"}, tc.words...)...)
+		first, _, _ := strings.Cut(strings.ReplaceAll(strings.TrimSuffix(got.stderr, "\n"), "\n    ", " "), "\n")
+		if got.status != tc.status || !strings.HasSuffix(first, tc.text) || got.stdout != "" {
+			t.Errorf("run %q: status %d, want %d; %q, want %q", tc.words, got.status, tc.status, got.stderr, tc.text)
+		}
+	}
+}
+
 func TestRunEndsAsItsRanksDo(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

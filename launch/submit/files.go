@@ -34,7 +34,7 @@ func Program(word string) (name string, file *File, err error) {
 		return "", nil, fmt.Errorf("program: %w", err)
 	}
 	if f.Mode&0o100 == 0 {
-		return "", nil, fmt.Errorf("program: %s is not executable; make it so with chmod +x", word)
+		return "", nil, fmt.Errorf("program: %w", &fs.PathError{Op: "exec", Path: word, Err: fs.ErrPermission})
 	}
 	return "./" + f.Name, f, nil
 }

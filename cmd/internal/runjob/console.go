@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/detached"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -48,6 +49,36 @@ func newConsole(c *cli.Context, job overlay.JobID) (*console, error) {
 		return nil, con.end(fmt.Errorf("run: --detach: %w", err))
 	}
 	return con, nil
+}
+
+// output returns the form in which the output of the processes is written.
+func (o *console) output(form string) (ranks.Output, error) {
+	if form == "" && o.driver == nil {
+		return ranks.LiveLines(o.stdout, o.stderr, isWatched(os.Stdout, os.Stdin), isWatched(os.Stderr, os.Stdin)), nil
+	}
+	out, err := ranks.NewOutput(form, o.stdout, o.stderr)
+	if err != nil {
+		return nil, fmt.Errorf("run: --output: %w", err)
+	}
+	return out, nil
+}
+
+// isWatched reports whether somebody may wait for an unfinished line in out: at a terminal, or a
+// program that answers by in.
+func isWatched(out, in *os.File) bool {
+	info, err := out.Stat()
+	if err != nil || info.Mode().IsRegular() {
+		return false
+	}
+	if info.Mode()&os.ModeCharDevice != 0 {
+		return true
+	}
+	input, err := in.Stat()
+	if err != nil || input.Mode().IsRegular() {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err == nil && !os.SameFile(null, input)
 }
 
 // fdSubmitter is a driver's descriptor for its submitter: first the job's id, then what there is to

@@ -10,7 +10,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 )
 
@@ -40,8 +39,8 @@ func runOverGrid(c *cli.Context) error {
 
 // submitted submits a job and monitors it until its end.
 func submitted(c *cli.Context, con *console, grid *submit.Grid, job *submit.Job) (err error) {
-	if job.Output, err = ranks.NewOutput(c.String("output"), con.stdout, con.stderr); err != nil {
-		return fmt.Errorf("run: --output: %w", err)
+	if job.Output, err = con.output(c.String("output")); err != nil {
+		return err
 	}
 	job.Stdin = standardInput()
 	var stop func()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/profile"
@@ -275,8 +276,8 @@ func fetchFiles(c *cli.Context, j *submit.Job) error {
 		return nil
 	}
 	name, program, err := submit.Program(j.Argv[0])
-	if err != nil {
-		return err
+	if err != nil { // ends as it would without a helper
+		return programFailed(c.Bool("verbose"), j.Argv[0], &ranks.ExitError{Status: ranks.StartStatus(err), Err: err})
 	}
 	if program != nil {
 		libraries, err := stageLibraries(j, program.Path)

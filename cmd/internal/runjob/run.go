@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -68,7 +69,7 @@ func Command() *cli.Command {
 			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
 			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +
 			"Rank 0 reads standard input. When a process fails, the others are ended, and the exit status is that of the first that failed: its own,\n" +
-			"128 + signal, or 126 or 127 when it could not be started. A signal is forwarded as SIGTERM and, 2 s later, as SIGKILL; over the grid\n" +
+			"128 + signal, or as in shells 127 when there is no such program, and 126 when it cannot be started. A signal is forwarded as SIGTERM and, 2 s later, as SIGKILL; over the grid\n" +
 			"a second signal is forwarded as SIGKILL at once.\n" +
 			"With --survive the others continue, for programs that tolerate the failure of a process (see the library's documentation, \"Failures\"):\n" +
 			"the exit status is then that of the first process that exited with a status other than 0, or 0 if processes were only killed and one exited with 0.\n\n" +
@@ -134,8 +135,8 @@ func Command() *cli.Command {
 // runLocally runs the ranks of this node, and shows what is wanted of them.
 func runLocally(c *cli.Context, con *console, job ranks.Job) (err error) {
 	job.Started = con.started
-	if job.Output, err = ranks.NewOutput(c.String("output"), con.stdout, con.stderr); err != nil {
-		return fmt.Errorf("run: --output: %w", err)
+	if job.Output, err = con.output(c.String("output")); err != nil {
+		return err
 	}
 	con.say(whereLocal(job))
 	if c.Bool("show-map") {
@@ -171,11 +172,14 @@ func runHere(ctx context.Context, job ranks.Job) error {
 // programFailed adds what to do to the error of a job whose program is not here.
 func programFailed(isVerbose bool, program string, err error) error {
 	exit, ok := errors.AsType[*ranks.ExitError](err)
-	if !ok || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrPermission) {
+	if !ok || !slices.ContainsFunc([]error{fs.ErrNotExist, exec.ErrNotFound, fs.ErrPermission, syscall.ENOEXEC}, func(e error) bool { return errors.Is(err, e) }) {
 		return err
 	}
 	f := &cmdline.Failure{Cause: "run: " + exit.Error(), Err: err, Verbose: isVerbose, Next: "ls -l " + program + ": a name with a slash begins at the working folder, or at /"}
+	_, statErr := os.Stat(program)
 	switch {
+	case errors.Is(err, syscall.ENOEXEC), errors.Is(err, fs.ErrNotExist) && statErr == nil && strings.Contains(program, "/"):
+		f.Next = "file " + program + " and head -1 " + program + " say what it needs, uname -m what this host is"
 	case errors.Is(err, fs.ErrPermission):
 		f.Next = "chmod +x " + program
 	case !strings.Contains(program, "/"):
