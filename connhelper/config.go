@@ -92,12 +92,17 @@ func (c Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// CheckFiles checks the files that the keys name.
+// CheckFiles checks the files that the keys name, and that the jobs that are offered a place can run.
 func (c Config) CheckFiles() error {
 	errs := []error{control.CheckFiles(c.TLS.Cert, c.TLS.Key, c.TLS.CA, control.OfRole(control.RoleHelper, ""))}
 	if file := c.HTTPProxy.PasswordFile; file != "" {
 		_, err := carrier.ReadPassword(string(file))
 		errs = append(errs, daemon.WrongFile("http_proxy.password_file", err))
+	}
+	if dir := c.NodeService.storeOrParent(); c.Offer.Jobs > 0 && dir != "" {
+		if err := nodeservice.CheckStore(dir); err != nil {
+			errs = append(errs, daemon.Wrong("gate.store", "%s: %w", dir, err))
+		}
 	}
 	return errors.Join(errs...)
 }

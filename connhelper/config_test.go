@@ -1,12 +1,16 @@
 package connhelper
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
 )
 
 func TestSample(t *testing.T) { daemontest.Sample[Config](t, "isthmus-helper") }
@@ -68,6 +72,40 @@ func TestOwnAddress(t *testing.T) {
 		got, doubt := ownAddress(c.set, c.facing, c.oneHost, has, c.outward)
 		if got != c.want || !strings.Contains(doubt, c.doubt) || (doubt == "") != (c.doubt == "") {
 			t.Errorf("%s: %v, %q; want %v, %q", name, got, doubt, c.want, c.doubt)
+		}
+	}
+}
+
+// A node that offers jobs needs a store on which programs can be started: its settings are wrong
+// otherwise, for whoever reads them.
+func TestStoreOnWhichNothingRuns(t *testing.T) {
+	if nodeservice.CheckStore("/proc") == nil {
+		t.Skip("/proc is not mounted noexec here")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		jobs  int
+		store string
+		cache string // $CACHE_DIRECTORY
+		wrong bool
+	}{
+		{1, "/proc/store", "", true},
+		{1, "", "/proc/cache", true},
+		{1, t.TempDir(), "/proc/cache", false},
+		{0, "/proc/store", "", false},
+	} {
+		t.Setenv("CACHE_DIRECTORY", tc.cache)
+		text := fmt.Sprintf("{frontal: 'a:1', tls: {cert: %s, key: %[1]s, ca: %[1]s}, offer: {jobs: %d}, gate: {store: %q}}", file, tc.jobs, tc.store)
+		c, err := daemon.Parse[Config]("helper.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.CheckFiles() // which finds the certificate wrong as well
+		if is := err != nil && strings.Contains(err.Error(), "gate.store") && strings.Contains(err.Error(), "noexec"); is != tc.wrong {
+			t.Errorf("%+v: %v", tc, err)
 		}
 	}
 }

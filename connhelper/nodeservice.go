@@ -33,18 +33,27 @@ type NodeServiceSettings struct {
 
 // storeOf returns the folder, or "" where the settings name none and there is no default.
 func (s NodeServiceSettings) storeOf(node overlay.NodeID) string {
+	dir := s.storeOrParent()
+	if dir == "" || s.Store != "" {
+		return dir
+	}
+	return filepath.Join(dir, string(node.Site)+"-"+node.Name)
+}
+
+// storeOrParent returns the folder that the settings name, or that in which the one of each node is by
+// default.
+func (s NodeServiceSettings) storeOrParent() string {
 	if s.Store != "" {
 		return string(s.Store)
 	}
-	name := string(node.Site) + "-" + node.Name
 	if dir := os.Getenv("CACHE_DIRECTORY"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, name)
+		return dir
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(dir, "isthmus", name)
+	return filepath.Join(dir, "isthmus")
 }
 
 // nearPings is how many nodes are pinged at a time for the list of hosts.
