@@ -180,10 +180,11 @@ func (a *agent) home(m *gatepb.Open) (string, error) {
 	if a.folder != "" {
 		return a.folder, nil
 	}
-	if !filepath.IsAbs(m.Parent) || m.Name == "" || strings.ContainsAny(m.Name, "/*\x00") {
-		return "", fmt.Errorf("no folder %q can be made in %q", m.Name, m.Parent)
+	parent, name := string(m.Parent), string(m.Name)
+	if !filepath.IsAbs(parent) || name == "" || strings.ContainsAny(name, "/*\x00") {
+		return "", fmt.Errorf("no folder %q can be made in %q", name, parent)
 	}
-	dir, err := os.MkdirTemp(m.Parent, m.Name+"-") // accessible to its owner only
+	dir, err := os.MkdirTemp(parent, name+"-") // accessible to its owner only
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return "", fmt.Errorf("%w: the account of the job, %d, must be able to enter gate.store and all folders above it", err, os.Getuid())

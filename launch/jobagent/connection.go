@@ -55,9 +55,9 @@ func (a *agent) attach(c *connection, m *gatepb.Open) bool {
 	opened := &gatepb.Opened{Version: version, Taken: a.input.taken()}
 	dir, err := a.home(m)
 	if err != nil {
-		opened.Fault = err.Error()
+		opened.Fault = []byte(err.Error())
 	}
-	opened.Folder, c.have, c.takenReported = dir, m.Have, opened.Taken
+	opened.Folder, c.have, c.takenReported = []byte(dir), m.Have, opened.Taken
 	opened.Waits = a.waits()
 	c.out <- &gatepb.FromAgent{Say: &gatepb.FromAgent_Opened{Opened: opened}}
 	a.mu.Lock()
@@ -132,7 +132,7 @@ func (c *connection) take(m *gatepb.ToAgent) {
 		if err, end := a.stage(m.File); end || err != nil {
 			said := &gatepb.StagedFile{Name: m.File.Name}
 			if err != nil {
-				said.Fault = err.Error()
+				said.Fault = []byte(err.Error())
 			}
 			c.answer(&gatepb.FromAgent{Say: &gatepb.FromAgent_Staged{Staged: said}})
 		}
@@ -140,7 +140,7 @@ func (c *connection) take(m *gatepb.ToAgent) {
 		a.launch(m.Launch)
 	case *gatepb.ToAgent_Input:
 		if err := a.input.put(m.Input); err != nil {
-			c.answer(&gatepb.FromAgent{Say: &gatepb.FromAgent_Fault{Fault: &gatepb.Fault{Code: gatepb.Fault_INVALID, Text: err.Error()}}})
+			c.answer(&gatepb.FromAgent{Say: &gatepb.FromAgent_Fault{Fault: &gatepb.Fault{Code: gatepb.Fault_INVALID, Text: []byte(err.Error())}}})
 		}
 	case *gatepb.ToAgent_Signal:
 		if sig := unix.SignalNum("SIG" + m.Signal.Name); sig != 0 {
@@ -152,7 +152,7 @@ func (c *connection) take(m *gatepb.ToAgent) {
 			a.release()
 		}
 	case *gatepb.ToAgent_End:
-		a.kill(m.End.Why)
+		a.kill(string(m.End.Why))
 	case *gatepb.ToAgent_Release:
 		a.release()
 	}
@@ -204,7 +204,18 @@ func (c *connection) sendPending() {
 	}
 }
 
-func (c *connection) send(m *gatepb.FromAgent) error { return writeFrame(c.c, m) }
+// send sends a message. One that cannot be carried ends the job, with that as its reason: sent again, over
+// another connection, it would fail again.
+func (c *connection) send(m *gatepb.FromAgent) error {
+	err := writeFrame(c.c, m)
+	if errors.Is(err, ErrMessage) {
+		fault := &gatepb.Fault{Code: gatepb.Fault_INVALID, Text: []byte(err.Error())}
+		writeFrame(c.c, &gatepb.FromAgent{Say: &gatepb.FromAgent_Fault{Fault: fault}})
+		c.a.kill(err.Error())
+		c.a.release()
+	}
+	return err
+}
 
 // Link is a helper's end of a connection with an agent. One goroutine may call Send and one
 // Receive; Close is safe for concurrent use.
@@ -244,8 +255,8 @@ func Dial(path string, open *gatepb.Open) (*Link, error) {
 		err = ErrGone
 	case err == nil && l.Opened == nil:
 		err = errors.New("the job agent does not answer Open")
-	case err == nil && l.Opened.Fault != "":
-		err = errors.New(l.Opened.Fault)
+	case err == nil && len(l.Opened.Fault) > 0:
+		err = errors.New(string(l.Opened.Fault))
 	}
 	if err != nil {
 		c.Close()

@@ -20,10 +20,11 @@ const MaxFiles = 4096
 func (a *agent) stage(m *gatepb.StagePart) (err error, end bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f := a.incoming[m.Name]
+	name := string(m.Name)
+	f := a.incoming[name]
 	defer func() {
 		if f != nil && (err != nil || end) {
-			delete(a.incoming, m.Name)
+			delete(a.incoming, name)
 			f.Close()
 			if err != nil || m.Drop {
 				os.Remove(f.Name())
@@ -35,10 +36,10 @@ func (a *agent) stage(m *gatepb.StagePart) (err error, end bool) {
 		return nil, true
 	case a.folder == "" || a.closed || a.launched:
 		return errors.New("no files are taken any more"), true
-	case !filepath.IsLocal(filepath.FromSlash(m.Name)):
-		return fmt.Errorf("%.100q is no name below the job's folder", m.Name), true
+	case !filepath.IsLocal(filepath.FromSlash(name)):
+		return fmt.Errorf("%.100q is no name below the job's folder", name), true
 	}
-	path := filepath.Join(a.folder, filepath.FromSlash(m.Name))
+	path := filepath.Join(a.folder, filepath.FromSlash(name))
 	if f == nil {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err, true
@@ -46,7 +47,7 @@ func (a *agent) stage(m *gatepb.StagePart) (err error, end bool) {
 		if f, err = os.CreateTemp(filepath.Dir(path), "tmp-"); err != nil {
 			return err, true
 		}
-		a.incoming[m.Name] = f
+		a.incoming[name] = f
 	}
 	if _, err := f.Write(m.Data); err != nil {
 		return err, true
@@ -67,18 +68,18 @@ func (a *agent) fetch(j job) {
 	}
 	root, err := os.OpenRoot(a.folder) // no symbolic link leads out of the folder through it
 	if err != nil {
-		a.fileChunk(&gatepb.FileChunk{End: true, Fault: err.Error()})
+		a.fileChunk(&gatepb.FileChunk{End: true, Fault: []byte(err.Error())})
 		return
 	}
 	defer root.Close()
 	sent := map[string]bool{}
-	for _, pattern := range j.Outputs {
-		names, err := fs.Glob(root.FS(), filepath.ToSlash(pattern))
+	for _, pattern := range gatepb.Words(j.Outputs) {
+		names, err := fs.Glob(folderFS{root}, filepath.ToSlash(pattern))
 		if err == nil && len(names) == 0 {
 			err = errors.New("there is no such file after the job")
 		}
 		if err != nil {
-			a.fileChunk(&gatepb.FileChunk{Name: pattern, End: true, Fault: err.Error()})
+			a.fileChunk(&gatepb.FileChunk{Name: []byte(pattern), End: true, Fault: []byte(err.Error())})
 		}
 		for _, name := range names {
 			if a.ctx.Err() == nil && !sent[name] && len(sent) < MaxFiles {
@@ -89,9 +90,21 @@ func (a *agent) fetch(j job) {
 	}
 }
 
+// folderFS is a folder as a file system of names as the system has them: those of os.Root.FS are UTF-8
+// only.
+type folderFS struct{ root *os.Root }
+
+// Open implements fs.FS.
+func (f folderFS) Open(name string) (fs.File, error) { return f.root.Open(name) }
+
+// Stat implements fs.StatFS: a folder that may not be read has a state, too.
+func (f folderFS) Stat(name string) (fs.FileInfo, error) { return f.root.Stat(name) }
+
 // fetchOne sends one file.
 func (a *agent) fetchOne(root *os.Root, name string) {
-	fail := func(err error) { a.fileChunk(&gatepb.FileChunk{Name: name, End: true, Fault: err.Error()}) }
+	fail := func(err error) {
+		a.fileChunk(&gatepb.FileChunk{Name: []byte(name), End: true, Fault: []byte(err.Error())})
+	}
 	info, err := root.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is no regular file")
@@ -114,7 +127,7 @@ func (a *agent) fetchOne(root *os.Root, name string) {
 			fail(err)
 			return
 		}
-		a.fileChunk(&gatepb.FileChunk{Name: name, Mode: uint32(info.Mode().Perm()), Offset: offset, Data: slices.Clone(buf[:n]), End: end})
+		a.fileChunk(&gatepb.FileChunk{Name: []byte(name), Mode: uint32(info.Mode().Perm()), Offset: offset, Data: slices.Clone(buf[:n]), End: end})
 		if end {
 			return
 		}
@@ -141,7 +154,7 @@ func RemoveAll(dir string) error {
 	if err = root.RemoveAll(name); err == nil {
 		return nil
 	}
-	fs.WalkDir(root.FS(), name, func(path string, d fs.DirEntry, err error) error {
+	fs.WalkDir(folderFS{root}, name, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() && err == nil {
 			_ = root.Chmod(path, 0o700) // RemoveAll reports the error
 		}

@@ -2,6 +2,7 @@ package jobagent
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -10,14 +11,18 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/decode"
 )
 
+// ErrMessage is the error of a message that cannot be encoded, decoded or carried. Whoever sends it again
+// gets it again.
+var ErrMessage = errors.New("jobagent: a message that cannot be carried")
+
 // writeFrame writes a message after its length, in one Write.
 func writeFrame(w io.Writer, m proto.Message) error {
 	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 4, 64), m)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrMessage, err)
 	}
 	if most, _ := decode.Bounds(m); len(b)-4 > most {
-		return fmt.Errorf("jobagent: a message of %d bytes; at most %d", len(b)-4, most)
+		return fmt.Errorf("%w: it has %d bytes; at most %d", ErrMessage, len(b)-4, most)
 	}
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	_, err = w.Write(b)
@@ -34,7 +39,7 @@ func readFrame(r io.Reader, m proto.Message) error {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if most, _ := decode.Bounds(m); int64(n) > int64(most) {
-		return fmt.Errorf("jobagent: a message of %d bytes; at most %d", n, most)
+		return fmt.Errorf("%w: it has %d bytes; at most %d", ErrMessage, n, most)
 	}
 	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err != nil {
@@ -44,7 +49,7 @@ func readFrame(r io.Reader, m proto.Message) error {
 		return io.ErrUnexpectedEOF
 	}
 	if err := decode.Unmarshal(b, m); err != nil {
-		return fmt.Errorf("jobagent: %w", err)
+		return fmt.Errorf("%w: %w", ErrMessage, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -16,7 +17,7 @@ import (
 
 // A message is received as it was sent, and no prefix is accepted.
 func TestFrames(t *testing.T) {
-	sent := &gatepb.ToAgent{Say: &gatepb.ToAgent_Open{Open: &gatepb.Open{Parent: "/jobs", Name: "job", OrphanMs: 30000, Have: 7}}}
+	sent := &gatepb.ToAgent{Say: &gatepb.ToAgent_Open{Open: &gatepb.Open{Parent: []byte("/jobs"), Name: []byte("job"), OrphanMs: 30000, Have: 7}}}
 	var b bytes.Buffer
 	if err := writeFrame(&b, sent); err != nil {
 		t.Fatal(err)
@@ -80,4 +81,21 @@ func FuzzFrame(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A message that cannot be carried is known by its error, at both ends.
+func TestMessagesThatCannotBeCarried(t *testing.T) {
+	for name, m := range map[string]*gatepb.ToAgent{
+		"no text":   {Say: &gatepb.ToAgent_Signal{Signal: &gatepb.Signal{Name: "\xff"}}},
+		"too large": {Say: &gatepb.ToAgent_Input{Input: &gatepb.Input{Data: make([]byte, 5<<20)}}},
+	} {
+		if err := writeFrame(io.Discard, m); !errors.Is(err, ErrMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, frame := range map[string]string{"no message": "\x00\x00\x00\x01\xff", "too large": "\xff\xff\xff\xff"} {
+		if err := readFrame(strings.NewReader(frame), &gatepb.ToAgent{}); !errors.Is(err, ErrMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

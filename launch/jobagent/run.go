@@ -40,7 +40,7 @@ type job struct {
 }
 
 func jobOf(m *gatepb.Launch) (job, error) {
-	j := job{Start: m.Start, helper: m.Helper}
+	j := job{Start: m.Start, helper: string(m.Helper)}
 	if len(m.GetStart().GetArgv()) == 0 {
 		return j, errors.New("no program to run")
 	}
@@ -101,7 +101,7 @@ func (a *agent) execute(j job, err error) {
 	if errors.As(context.Cause(a.ctx), &killed) {
 		ended = killed.Error()
 	}
-	over := &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: ended}}}
+	over := &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: []byte(ended)}}}
 	a.events.Force(over)
 	a.mu.Lock()
 	a.over = over.Event
@@ -129,9 +129,9 @@ func (a *agent) heardAll() bool {
 // whatever the error of the start.
 func (a *agent) unstarted(err error) *gatepb.Exited {
 	if cause := context.Cause(a.ctx); cause != nil {
-		return &gatepb.Exited{Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: "not started: " + cause.Error()}
+		return &gatepb.Exited{Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte("not started: " + cause.Error())}
 	}
-	return &gatepb.Exited{Status: uint32(ranks.StartStatus(err)), Text: err.Error()}
+	return &gatepb.Exited{Status: uint32(ranks.StartStatus(err)), Text: []byte(err.Error())}
 }
 
 // startOne starts a process.
@@ -140,7 +140,7 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 		return nil, err
 	}
 	s := ranks.Spec{
-		Argv: j.Argv, Dir: a.folder, Env: environment(j, at, a.folder),
+		Argv: gatepb.Words(j.Argv), Dir: a.folder, Env: environment(j, at, a.folder),
 		Stdout: &teller{a, at, false}, Stderr: &teller{a, at, true},
 		Attr: dieWithParent(), Key: j.key,
 	}
@@ -176,7 +176,7 @@ func environment(j job, at place, folder string) []string {
 	if os.Getenv("HOME") == "" { // an account that is only for jobs
 		env = append(env, "HOME="+folder)
 	}
-	env = append(env, slices.DeleteFunc(slices.Clone(j.Environment), func(v string) bool {
+	env = append(env, slices.DeleteFunc(gatepb.Words(j.Environment), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return name == ranks.EnvDir || name == jobkey.EnvKey || name == ranks.EnvReplica || name == ranks.EnvReplicas || name == ranks.EnvSpares || name == ranks.EnvReplacements || name == ranks.EnvProcess
 	})...)
@@ -212,7 +212,7 @@ func (a *agent) await(at place, process *ranks.Process) {
 		e.Signal = cmp.Or(strings.TrimPrefix(unix.SignalName(sig), "SIG"), strconv.Itoa(int(sig))) // one of real time has no name
 	}
 	if err != nil {
-		e.Text = err.Error()
+		e.Text = []byte(err.Error())
 	}
 	a.exited(at, e)
 }

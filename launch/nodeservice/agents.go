@@ -159,7 +159,7 @@ func (b *booking) startAgent() (folder string, err error) {
 	b.setLink(link)
 	b.note()
 	b.k.work.Go(func() { b.readAgent(link) }) // ends with the agent, or when the node service leaves it
-	return link.Opened.Folder, nil
+	return string(link.Opened.Folder), nil
 }
 
 // dial connects to the agent.
@@ -170,12 +170,12 @@ func (b *booking) dial() (*jobagent.Link, error) {
 	}
 	defer done()
 	link, err := jobagent.Dial(path, &gatepb.Open{
-		Parent: b.k.jobs(), Name: b.ask.Job.Name(), OrphanMs: uint64(b.k.opts.Orphan.Milliseconds()), Have: b.events.Last(),
+		Parent: []byte(b.k.jobs()), Name: []byte(b.ask.Job.Name()), OrphanMs: uint64(b.k.opts.Orphan.Milliseconds()), Have: b.events.Last(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := b.checkFolder(link.Opened.Folder); err != nil {
+	if err := b.checkFolder(string(link.Opened.Folder)); err != nil {
 		link.Close()
 		return nil, err
 	}
@@ -207,6 +207,10 @@ func (b *booking) readAgent(link *jobagent.Link) {
 			m, err := link.Receive()
 			if err == nil {
 				err = b.handleAgent(m)
+			}
+			if errors.Is(err, jobagent.ErrMessage) { // it would come again
+				b.endFor(err)
+				b.k.starter.Kill(b.name)
 			}
 			if err != nil {
 				link.Close()
@@ -272,7 +276,7 @@ func (b *booking) setLink(link *jobagent.Link) bool {
 	if b.left {
 		return false
 	}
-	b.link, b.folder = link, link.Opened.Folder
+	b.link, b.folder = link, string(link.Opened.Folder)
 	b.taken.Store(link.Opened.Taken)
 	if b.released {
 		go link.Send(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
@@ -280,8 +284,14 @@ func (b *booking) setLink(link *jobagent.Link) bool {
 	return true
 }
 
+// endFor ends the booking because of a message of its agent's, or to it, that cannot be carried.
+func (b *booking) endFor(err error) {
+	b.k.do(func(now time.Time) { b.k.end(b, err.Error(), now) })
+}
+
 // sendAgent sends a message to the agent. It ignores a missing connection or a failed write:
-// readAgent notices those.
+// readAgent notices those. A message that cannot be carried ends the booking. Serve's goroutine must not
+// call it.
 func (b *booking) sendAgent(m *gatepb.ToAgent) {
 	b.mu.Lock()
 	link := b.link
@@ -290,8 +300,12 @@ func (b *booking) sendAgent(m *gatepb.ToAgent) {
 		return
 	}
 	b.sending.Lock()
-	defer b.sending.Unlock()
-	if err := link.Send(m); err != nil {
+	err := link.Send(m)
+	b.sending.Unlock()
+	switch {
+	case errors.Is(err, jobagent.ErrMessage):
+		b.endFor(err)
+	case err != nil:
 		link.Close()
 	}
 }
@@ -319,7 +333,7 @@ func (b *booking) handleAgent(m *gatepb.FromAgent) error {
 		}
 	case *gatepb.FromAgent_Fault:
 		b.sendStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: m.Fault}})
-		b.k.do(func(now time.Time) { b.k.end(b, m.Fault.Text, now) })
+		b.k.do(func(now time.Time) { b.k.end(b, string(m.Fault.Text), now) })
 	}
 	return nil
 }
@@ -338,7 +352,7 @@ func (b *booking) report(m *gatepb.ToSubmitter) error {
 		b.noteExit(place{Rank: int(e.GetProcess().GetRank()), Copy: int(e.GetProcess().GetCopy())})
 	}
 	if over := m.GetOver(); over != nil {
-		b.isOver(m.Event, over.Ended)
+		b.isOver(m.Event, string(over.Ended))
 	}
 	return nil
 }
@@ -388,12 +402,12 @@ func (b *booking) died() {
 		b.mu.Unlock()
 		if !reported {
 			b.events.Force(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{
-				Process: &gatepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}, Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: why,
+				Process: &gatepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}, Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte(why),
 			}}})
 		}
 	}
 	b.processesEnded()
-	last := &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: why}}}
+	last := &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: []byte(why)}}}
 	b.events.Force(last)
 	b.isOver(last.Event, why)
 }

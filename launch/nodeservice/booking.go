@@ -125,7 +125,7 @@ func (b *booking) whyEnded() string {
 // not waited for. An agent that does not comply is killed.
 func (b *booking) kill(why string) {
 	b.stop(errKilled(why))
-	b.sendAgentLater(&gatepb.ToAgent{Say: &gatepb.ToAgent_End{End: &gatepb.EndJob{Why: why}}})
+	b.sendAgentLater(&gatepb.ToAgent{Say: &gatepb.ToAgent_End{End: &gatepb.EndJob{Why: []byte(why)}}})
 	b.k.work.Go(func() {
 		select {
 		case <-b.busy.Done():
@@ -148,7 +148,7 @@ const endAckTimeout = 3 * time.Second
 // launch makes the agent start the processes.
 func (b *booking) launch() {
 	b.reportAbsent(b.program)
-	m := &gatepb.Launch{Start: b.program.start, Helper: b.k.opts.Helper}
+	m := &gatepb.Launch{Start: b.program.start, Helper: []byte(b.k.opts.Helper)}
 	b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Launch{Launch: m}})
 	b.program.start = nil // the agent has it now, and the job's key with it
 	b.run()

@@ -68,7 +68,7 @@ func (c *conversation) begin(first *gatepb.ToNode) (*gatepb.ToSubmitter, error) 
 	case *gatepb.ToNode_Ask:
 		ask, err := askOf(m.Ask)
 		if err != nil {
-			return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(reserve.Invalid), Text: err.Error()}}}, nil
+			return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(reserve.Invalid), Text: []byte(err.Error())}}}, nil
 		}
 		return c.ask(ask)
 	case *gatepb.ToNode_Attach:
@@ -399,7 +399,7 @@ func (c *conversation) start(m *gatepb.Start) error {
 		return err
 	}
 	if s := answer.GetStarted(); s != nil {
-		s.Folder = folder
+		s.Folder = []byte(folder)
 	}
 	c.answer(answer)
 	return k.do(func(time.Time) { k.act(actions, lateStart) })

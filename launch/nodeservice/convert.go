@@ -70,7 +70,7 @@ func toSubmitter(answer reserve.Message, what gatepb.Refused_What) *gatepb.ToSub
 			Replicas: true, Spares: true, Detects: true, Newcomers: true,
 		}}}
 	case reserve.NOK:
-		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: a.Text}}}
+		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}}
 	case reserve.Started:
 		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Started{Started: &gatepb.Started{}}}
 	case reserve.Committed:
@@ -84,11 +84,11 @@ func toSubmitter(answer reserve.Message, what gatepb.Refused_What) *gatepb.ToSub
 }
 
 func refused(what gatepb.Refused_What, reason reserve.Reason, text string) *gatepb.ToSubmitter {
-	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: string(reason), Text: text, What: what}}}
+	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: string(reason), Text: []byte(text), What: what}}}
 }
 
 func fault(code gatepb.Fault_Code, name, format string, args ...any) *gatepb.ToSubmitter {
-	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: &gatepb.Fault{Code: code, Name: name, Text: fmt.Sprintf(format, args...)}}}
+	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: &gatepb.Fault{Code: code, Name: []byte(name), Text: fmt.Appendf(nil, format, args...)}}}
 }
 
 // program is the validated content of a Start.
@@ -135,7 +135,8 @@ func (p *program) listens() bool {
 }
 
 func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
-	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), spares: int(m.Spares), replaced: m.Replacements, argv: m.Argv, outputs: m.Outputs, input: m.Input}
+	environment := gatepb.Words(m.Environment)
+	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), spares: int(m.Spares), replaced: m.Replacements, argv: gatepb.Words(m.Argv), outputs: gatepb.Words(m.Outputs), input: m.Input}
 	key, err := jobkey.Parse(m.JobKey)
 	if err != nil {
 		return p, err
@@ -153,11 +154,11 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 		return p, fmt.Errorf("processes with %d spare numbers replace %v of %d", m.Spares, m.Replacements, p.first())
 	case len(p.argv) == 0 || p.argv[0] == "":
 		return p, errors.New("no program to run")
-	case tooLong(p.argv) || tooLong(m.Environment):
+	case tooLong(p.argv) || tooLong(environment):
 		return p, fmt.Errorf("arguments or environment have more than %d bytes or a zero byte among them", maxText)
 	case len(p.outputs) > maxFiles:
 		return p, fmt.Errorf("%d output files; at most %d", len(p.outputs), maxFiles)
-	case slices.ContainsFunc(m.Environment, func(v string) bool { return strings.Index(v, "=") < 1 }):
+	case slices.ContainsFunc(environment, func(v string) bool { return strings.Index(v, "=") < 1 }):
 		return p, errors.New("an environment that is not NAME=VALUE")
 	}
 	seen, readers := map[allocate.Process]bool{}, 0

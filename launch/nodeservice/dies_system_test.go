@@ -33,7 +33,7 @@ func TestSubmitterDies(t *testing.T) {
 			c.manifest("file", []byte("other content"))
 			c.hear()
 		},
-		"started": func(c *talk) { c.start(&gatepb.Start{Argv: []string{"sh", "-c", script}}) },
+		"started": func(c *talk) { c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"sh", "-c", script})}) },
 		"running": func(c *talk) { c.runs(script, nil) },
 		"input full": func(c *talk) {
 			c.runs(script, func(s *gatepb.Start) { s.Input = true })
@@ -42,7 +42,7 @@ func TestSubmitterDies(t *testing.T) {
 		"shouting": func(c *talk) { c.runs("yes; yes >&2", nil) },
 		"over":     func(c *talk) { c.runs("true", nil) },
 		"at once, in whatever state": func(c *talk) {
-			c.runs("setsid sleep 0.1; echo x >file", func(s *gatepb.Start) { s.Outputs = []string{"*"} })
+			c.runs("setsid sleep 0.1; echo x >file", func(s *gatepb.Start) { s.Outputs = gatepb.Bytes([]string{"*"}) })
 			c.hang()
 		},
 	} {

@@ -38,7 +38,7 @@ func (f *incoming) drop() {
 func (c *conversation) manifest(m *gatepb.Manifest) {
 	f := &c.incoming
 	if err := c.describe(m); err != nil {
-		name := m.Name
+		name := string(m.Name)
 		f.drop()
 		c.answer(fault(codeOf(err), name, "%v", err))
 		return
@@ -68,10 +68,10 @@ func (c *conversation) describe(m *gatepb.Manifest) error {
 		if err := c.admitFile(m); err != nil {
 			return err
 		}
-		f.name, f.mode, f.file.Size = m.Name, os.FileMode(m.Mode)&0o700|0o400, int64(m.Size)
+		f.name, f.mode, f.file.Size = string(m.Name), os.FileMode(m.Mode)&0o700|0o400, int64(m.Size)
 	case f.whole:
 		return fmt.Errorf("%s comes while %s is not stored", m.Name, f.name)
-	case f.name != m.Name || f.file.Size != int64(m.Size):
+	case f.name != string(m.Name) || f.file.Size != int64(m.Size):
 		return fmt.Errorf("the manifest of %s goes on as that of %s", f.name, m.Name)
 	}
 	f.file.Chunks = append(f.file.Chunks, sums...)
@@ -84,7 +84,7 @@ func (c *conversation) describe(m *gatepb.Manifest) error {
 // admitFile checks that the booking may stage one more file, and creates its folder.
 func (c *conversation) admitFile(m *gatepb.Manifest) error {
 	b := c.b
-	if err := checkName(m.Name); err != nil {
+	if err := checkName(string(m.Name)); err != nil {
 		return err
 	}
 	if b.begun.Load() != nil {
@@ -127,7 +127,7 @@ func (c *conversation) askFor(sums []stage.Sum) {
 	}
 	for len(sums) > 0 {
 		n := min(len(sums), maxSums)
-		m := &gatepb.Missing{Name: f.name, More: n < len(sums)}
+		m := &gatepb.Missing{Name: []byte(f.name), More: n < len(sums)}
 		for _, sum := range sums[:n] {
 			m.Sums = append(m.Sums, append([]byte(nil), sum[:]...))
 		}
@@ -188,7 +188,7 @@ func (c *conversation) assemble() {
 		c.answer(fault(codeOf(err), name, "%v", err))
 		return
 	}
-	c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: name}}})
+	c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: []byte(name)}}})
 }
 
 // sendFile sends the file to the agent, chunk by chunk.
@@ -202,7 +202,7 @@ func (c *conversation) sendFile() error {
 	default:
 	}
 	part := func(p *gatepb.StagePart) {
-		p.Name, p.Mode = f.name, uint32(f.mode)
+		p.Name, p.Mode = []byte(f.name), uint32(f.mode)
 		b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: p}})
 	}
 	err := f.store.Each(f.file, func(chunk []byte) error {
@@ -212,8 +212,8 @@ func (c *conversation) sendFile() error {
 	part(&gatepb.StagePart{End: err == nil, Drop: err != nil})
 	select {
 	case staged := <-b.staged:
-		if err == nil && staged.Fault != "" {
-			err = errors.New(staged.Fault)
+		if err == nil && len(staged.Fault) > 0 {
+			err = errors.New(string(staged.Fault))
 		}
 	case <-b.agentGone:
 		err = jobagent.ErrGone

@@ -44,7 +44,7 @@ func (i *impostor) Start(_ Asker, _ string, s jobagent.Spec) error {
 			i.mu.Lock()
 			i.conns = append(i.conns, c)
 			i.mu.Unlock()
-			b, _ := proto.Marshal(&gatepb.FromAgent{Say: &gatepb.FromAgent_Opened{Opened: &gatepb.Opened{Version: 1, Folder: i.folder}}})
+			b, _ := proto.Marshal(&gatepb.FromAgent{Say: &gatepb.FromAgent_Opened{Opened: &gatepb.Opened{Version: 1, Folder: []byte(i.folder)}}})
 			c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
 			go io.Copy(io.Discard, c) // ends with the connection
 		}
@@ -86,7 +86,7 @@ func TestAgentNamesAnotherFolder(t *testing.T) {
 			h := newHost(t, func(o *Options) { o.Starter = there })
 			there.folder = strings.NewReplacer("KEYS", keys, "JOBS", h.jobs()).Replace(c.folder)
 			talk := h.talk().booked()
-			m := talk.start(&gatepb.Start{Argv: []string{"true"}})
+			m := talk.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"})})
 			if m.GetStarted() != nil {
 				t.Errorf("the node says %v", m)
 			}

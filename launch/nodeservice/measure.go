@@ -84,8 +84,8 @@ func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*
 		var all sync.WaitGroup
 		for i, m := range r.Distances {
 			all.Go(func() {
-				if err := measure(nodes[i], m); err != nil && m.Fault == "" {
-					m.Fault = fmt.Sprintf("%.300s", err.Error())
+				if err := measure(nodes[i], m); err != nil && len(m.Fault) == 0 {
+					m.Fault = fmt.Appendf(nil, "%.300s", err.Error())
 				}
 			})
 		}

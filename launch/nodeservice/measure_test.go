@@ -159,7 +159,7 @@ func TestMeasureBandwidth(t *testing.T) {
 				if m.Bandwidth == 1e6 {
 					known++
 				}
-				faults += m.Fault
+				faults += string(m.Fault)
 			}
 		}
 		ask("s/n1", "s/n2", "s/n9", "s/n4") // 3 s for pings leave 5 s: two measurements, and the third is in progress

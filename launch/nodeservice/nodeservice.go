@@ -366,9 +366,8 @@ func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 			if p := b.program; p != nil {
 				j.Ranks, j.Replicas, j.Places = uint32(p.size), uint32(p.replicas), b.live(p)
 				if mayKill(who, b.who) {
-					var size int
-					j.Argv, size = listedArgs(p.argv, left)
-					left -= size
+					some, size := listedArgs(p.argv, left)
+					j.Argv, left = gatepb.Bytes(some), left-size
 				}
 			}
 			all.Jobs = append(all.Jobs, j)

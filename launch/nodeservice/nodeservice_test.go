@@ -23,9 +23,9 @@ func TestAJob(t *testing.T) {
 	c := h.talk().booked()
 	c.brings("bin/prog", "#!/bin/sh\nread word\necho $ISTHMUS_RANK/$ISTHMUS_SIZE $ISTHMUS_COPY $ISTHMUS_GROUPS $MINE $word$ISTHMUS_TEST_SECRET\necho $ISTHMUS_HELPER >&2\n[ $ISTHMUS_RANK = 0 ] || kill -9 $$\nmkdir out; echo done >out/file\n")
 	if m := c.start(&gatepb.Start{
-		Argv: []string{"bin/prog"}, Environment: []string{"MINE=yours", "ISTHMUS_HELPER=/elsewhere"}, Size: 6, Groups: "a:2,b:4", Input: true,
-		Processes: []*gatepb.Process{{Rank: 0}, {Rank: 5, Copy: 2}}, Outputs: []string{"out/*", "none"},
-	}); !strings.HasPrefix(m.GetStarted().GetFolder(), h.jobs()) {
+		Argv: gatepb.Bytes([]string{"bin/prog"}), Environment: gatepb.Bytes([]string{"MINE=yours", "ISTHMUS_HELPER=/elsewhere"}), Size: 6, Groups: "a:2,b:4", Input: true,
+		Processes: []*gatepb.Process{{Rank: 0}, {Rank: 5, Copy: 2}}, Outputs: gatepb.Bytes([]string{"out/*", "none"}),
+	}); !strings.HasPrefix(string(m.GetStarted().GetFolder()), h.jobs()) {
 		t.Fatalf("the node says %v", m)
 	}
 	c.commit()
@@ -48,6 +48,47 @@ func TestAJob(t *testing.T) {
 	h.empty()
 }
 
+// What comes from a system, or goes to it, is bytes: names of programs and files, words, variables, input,
+// output and errors.
+func TestBytesAreBytes(t *testing.T) {
+	h := newHost(t, nil)
+	for _, odd := range []string{"\xff", "a\xc3", "\xed\xa0\x80", "\x1b\n", "é"} {
+		c := h.talk().booked()
+		c.brings("bin/prog"+odd, "#!/bin/sh\nprintf %s \"$1$WORD\"; printf %s \"$1\" >&2; mkdir \"$1\"; cat >\"$1/out$1\"\n")
+		m := c.start(&gatepb.Start{
+			Argv: gatepb.Bytes([]string{"./bin/prog" + odd, odd}), Environment: gatepb.Bytes([]string{"WORD=" + odd + "x", "NAME" + odd + "=1"}),
+			Input: true, Outputs: gatepb.Bytes([]string{odd + "/out*", odd + "none"}),
+		})
+		if m.GetStarted() == nil {
+			t.Fatalf("%q: %v", odd, m)
+		}
+		c.commit()
+		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte(odd), End: true}}})
+		got := c.listen()
+		if got.out != odd+odd+"x" || got.err != odd || got.files[odd+"/out"+odd] != odd || !strings.Contains(got.files[odd+"none"], "no such file") || got.exits[0].GetStatus() != 0 {
+			t.Errorf("%q: %q", odd, fmt.Sprint(got))
+		}
+		c = h.talk().booked()
+		c.runs("", func(s *gatepb.Start) { s.Argv = gatepb.Bytes([]string{"./none" + odd}) })
+		if got := c.listen(); got.exits[0].GetStatus() != 127 || !strings.Contains(string(got.exits[0].GetText()), "none"+odd) {
+			t.Errorf("%q: %q", odd, fmt.Sprint(got))
+		}
+	}
+	h.empty()
+}
+
+// A message that its agent cannot be sent ends a job with that reason: another connection would not help.
+func TestAMessageThatCannotBeCarried(t *testing.T) {
+	h := newHost(t, nil)
+	c := h.talk().booked()
+	c.runs("sleep 1000", nil)
+	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: "USR1", Ranks: make([]uint32, 6<<20)}}})
+	if got := c.listen(); !strings.Contains(got.ended, "a message that cannot be carried") || !got.over {
+		t.Errorf("%+v", got)
+	}
+	h.empty()
+}
+
 // A process that cannot start is reported like one that ended, and the others run.
 func TestProgramsThatCannotStart(t *testing.T) {
 	h := newHost(t, nil)
@@ -64,14 +105,14 @@ func TestProgramsThatCannotStart(t *testing.T) {
 		{"./nothing", []*gatepb.Limit{{Name: "core", Value: 0}}, 127, "no such file"},
 	} {
 		talk := h.talk().booked()
-		talk.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: &gatepb.Manifest{Name: "text", Mode: 0o600}}})
+		talk.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: &gatepb.Manifest{Name: []byte("text"), Mode: 0o600}}})
 		if m := talk.hear(); m.GetStored() == nil {
 			t.Fatalf("an empty file: the node says %v", m)
 		}
-		talk.start(&gatepb.Start{Argv: []string{c.argv}, Limits: c.limits})
+		talk.start(&gatepb.Start{Argv: gatepb.Bytes([]string{c.argv}), Limits: c.limits})
 		talk.commit()
 		got := talk.listen()
-		if e := got.exits[0]; e.GetStatus() != c.status || !strings.Contains(e.GetText(), c.text) || !got.over {
+		if e := got.exits[0]; e.GetStatus() != c.status || !strings.Contains(string(e.GetText()), c.text) || !got.over {
 			t.Errorf("%s: %+v", c.argv, got)
 		}
 	}
@@ -88,7 +129,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	c = h.talk().booked()
-	if m := c.start(&gatepb.Start{Argv: []string{"true"}, Limits: []*gatepb.Limit{{Name: "luck"}}}); m.GetRefused().GetReason() != string(reserve.Invalid) {
+	if m := c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"}), Limits: []*gatepb.Limit{{Name: "luck"}}}); m.GetRefused().GetReason() != string(reserve.Invalid) {
 		t.Errorf("the node says %v", m)
 	}
 }
@@ -177,16 +218,16 @@ func TestKeys(t *testing.T) {
 		t.Errorf("another's key, cancelled: %v", m)
 	}
 	other := h.talk()
-	if m := c.start(&gatepb.Start{Argv: []string{"true"}, Size: 1, Processes: []*gatepb.Process{{Rank: 1}}}); m.GetRefused().GetReason() != string(reserve.Invalid) {
+	if m := c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"}), Size: 1, Processes: []*gatepb.Process{{Rank: 1}}}); m.GetRefused().GetReason() != string(reserve.Invalid) {
 		t.Errorf("a rank beyond the job: %v", m)
 	}
 	mine := c.job
 	c.job = other.job
-	if m := c.start(&gatepb.Start{Argv: []string{"true"}}); !strings.Contains(m.GetRefused().GetText(), "the key is that of job") {
+	if m := c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"})}); !strings.Contains(string(m.GetRefused().GetText()), "the key is that of job") {
 		t.Errorf("another job's key: %v", m)
 	}
 	c.job = mine
-	if m := c.start(&gatepb.Start{Argv: []string{"true"}, Size: 9, Processes: []*gatepb.Process{{Rank: 1}, {Rank: 2}, {Rank: 3}, {Rank: 4}, {Rank: 5}}}); m.GetRefused().GetReason() != string(reserve.TooMany) {
+	if m := c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"}), Size: 9, Processes: []*gatepb.Process{{Rank: 1}, {Rank: 2}, {Rank: 3}, {Rank: 4}, {Rank: 5}}}); m.GetRefused().GetReason() != string(reserve.TooMany) {
 		t.Errorf("more than were held: %v", m)
 	}
 	c.runs("true", nil)
@@ -283,8 +324,8 @@ func TestReplicas(t *testing.T) {
 		"1 ranks of 4294967295 replicas each; at most": {Replicas: 1<<32 - 1},
 	} {
 		c := h.talk().booked()
-		s.Argv = []string{"true"}
-		if m := c.start(s); !strings.Contains(m.GetRefused().GetText(), what) {
+		s.Argv = gatepb.Bytes([]string{"true"})
+		if m := c.start(s); !strings.Contains(string(m.GetRefused().GetText()), what) {
 			t.Errorf("the node says %v, want %s", m, what)
 		}
 		c.cancel()
@@ -471,7 +512,7 @@ func TestFilesThatFail(t *testing.T) {
 		}
 	}
 	c.chunk(sum, []byte("bad content!"))
-	if m := c.hear(); m.GetFault().GetCode() != gatepb.Fault_CORRUPT || m.GetFault().GetName() != "bad" {
+	if m := c.hear(); m.GetFault().GetCode() != gatepb.Fault_CORRUPT || string(m.GetFault().GetName()) != "bad" {
 		t.Errorf("a chunk that is corrupt thrice: the node says %v", m)
 	}
 	for name, code := range map[string]gatepb.Fault_Code{"../up": gatepb.Fault_INVALID, "/etc/passwd": gatepb.Fault_INVALID, "": gatepb.Fault_INVALID} {
@@ -484,14 +525,14 @@ func TestFilesThatFail(t *testing.T) {
 	if m := c.hear(); m.GetFault().GetCode() != gatepb.Fault_FULL {
 		t.Errorf("a file that does not fit: the node says %v", m)
 	}
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: &gatepb.Manifest{Name: "lie", Size: 1, Sums: [][]byte{make([]byte, 32), make([]byte, 32)}}}})
+	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: &gatepb.Manifest{Name: []byte("lie"), Size: 1, Sums: [][]byte{make([]byte, 32), make([]byte, 32)}}}})
 	if m := c.hear(); m.GetFault().GetCode() != gatepb.Fault_INVALID {
 		t.Errorf("more sums than the size has: the node says %v", m)
 	}
 	c.brings("good", "good content")
 	c.runs("cat good; read nothing", nil)
 	c.manifest("late", []byte("x"))
-	for m := c.hear(); !strings.Contains(m.GetFault().GetText(), "after the start"); m = c.hear() {
+	for m := c.hear(); !strings.Contains(string(m.GetFault().GetText()), "after the start"); m = c.hear() {
 		if m == nil {
 			t.Fatal("a file is taken after the start")
 		}
@@ -519,7 +560,7 @@ func TestManifestInParts(t *testing.T) {
 		}
 		for i, sum := range m.Chunks {
 			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: &gatepb.Manifest{
-				Name: "file", Size: uint64(m.Size), Mode: 0o777, Sums: [][]byte{sum[:]}, More: i == 0,
+				Name: []byte("file"), Size: uint64(m.Size), Mode: 0o777, Sums: [][]byte{sum[:]}, More: i == 0,
 			}}})
 		}
 		if round == 0 {
@@ -529,7 +570,7 @@ func TestManifestInParts(t *testing.T) {
 			c.chunk(m.Chunks[1][:], []byte("b"))
 			c.chunk(m.Chunks[0][:], content[:stage.ChunkSize])
 		}
-		if m := c.hear(); m.GetStored().GetName() != "file" {
+		if m := c.hear(); string(m.GetStored().GetName()) != "file" {
 			t.Fatalf("round %d: the node says %v", round, m)
 		}
 		c.runs("wc -c <file; stat -c %a file", nil)
@@ -567,7 +608,7 @@ func TestStores(t *testing.T) {
 	second := newHost(t, func(o *Options) { o.Store = h.opts.Store })
 	c2 := second.talk().booked()
 	c2.manifest("file", []byte("content"))
-	if m := c2.hear(); m.GetFault().GetCode() != gatepb.Fault_DISK || !strings.Contains(m.GetFault().GetText(), "another helper") {
+	if m := c2.hear(); m.GetFault().GetCode() != gatepb.Fault_DISK || !strings.Contains(string(m.GetFault().GetText()), "another helper") {
 		t.Errorf("a store in use: the node says %v", m)
 	}
 	c2.hang()

@@ -61,7 +61,7 @@ func randomRun(h *host, rng *rand.Rand, script string) {
 	say := func(m *gatepb.ToNode) func() { return func() { c.say(m) } }
 	start := func() {
 		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Start{Start: &gatepb.Start{
-			Hold: c.hold, JobKey: c.job.String(), Size: 2, Argv: []string{"sh", "-c", script}, Input: true, Outputs: []string{"out"},
+			Hold: c.hold, JobKey: c.job.String(), Size: 2, Argv: gatepb.Bytes([]string{"sh", "-c", script}), Input: true, Outputs: gatepb.Bytes([]string{"out"}),
 			Processes: []*gatepb.Process{{Rank: 0}, {Rank: 1}},
 		}}})
 	}

@@ -23,7 +23,7 @@ func TestReplacement(t *testing.T) {
 	c := h.talk().booked()
 	c.runs("echo $ISTHMUS_RANK $ISTHMUS_SIZE $ISTHMUS_SPARES $ISTHMUS_REPLACEMENTS", func(s *gatepb.Start) {
 		s.Size, s.Spares, s.Replacements, s.Processes = 3, 4, []uint32{2, 0}, []*gatepb.Process{{Rank: 4}}
-		s.Environment = []string{"ISTHMUS_SPARES=9"}
+		s.Environment = gatepb.Bytes([]string{"ISTHMUS_SPARES=9"})
 	})
 	for {
 		if m := c.hear(); m.GetOutput() != nil {
@@ -45,8 +45,8 @@ func TestReplacement(t *testing.T) {
 		"4294967295 spare numbers for 1 ranks":         {Spares: 1<<32 - 1},
 	} {
 		c := h.talk().booked()
-		s.Argv = []string{"true"}
-		if m := c.start(s); !strings.Contains(m.GetRefused().GetText(), strings.TrimSuffix(what, ".")) {
+		s.Argv = gatepb.Bytes([]string{"true"})
+		if m := c.start(s); !strings.Contains(string(m.GetRefused().GetText()), strings.TrimSuffix(what, ".")) {
 			t.Errorf("the node says %v, want %s", m, what)
 		}
 		c.cancel()
@@ -59,7 +59,7 @@ func TestNewcomer(t *testing.T) {
 	c := h.talk().booked()
 	c.runs("echo $ISTHMUS_RANK $ISTHMUS_SIZE $ISTHMUS_COPY $ISTHMUS_COPIES $ISTHMUS_SPARES ${ISTHMUS_REPLACEMENTS-none} $ISTHMUS_PROCESS; sleep 1000", func(s *gatepb.Start) {
 		s.Size, s.Replicas, s.Spares, s.Replacements, s.Processes = 3, 2, 4, []uint32{2, 4}, []*gatepb.Process{{Rank: 7}}
-		s.Environment = []string{"ISTHMUS_PROCESS=9"}
+		s.Environment = gatepb.Bytes([]string{"ISTHMUS_PROCESS=9"})
 	})
 	for {
 		if m := c.hear(); m.GetOutput() != nil {
@@ -90,7 +90,7 @@ func TestJoin(t *testing.T) {
 		for {
 			switch m := c.hear(); {
 			case m.GetFault() == nil:
-			case !strings.Contains(m.GetFault().Text, why):
+			case !strings.Contains(string(m.GetFault().GetText()), why):
 				t.Errorf("the node says %v, want %s", m, why)
 				return
 			default:

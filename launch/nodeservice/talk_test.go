@@ -245,7 +245,7 @@ func (t *talk) manifest(name string, content []byte) {
 	if err != nil {
 		t.h.t.Fatal(err)
 	}
-	say := &gatepb.Manifest{Name: name, Mode: 0o700, Size: uint64(m.Size)}
+	say := &gatepb.Manifest{Name: []byte(name), Mode: 0o700, Size: uint64(m.Size)}
 	for _, sum := range m.Chunks {
 		say.Sums = append(say.Sums, slices.Clone(sum[:]))
 	}
@@ -291,7 +291,7 @@ func (t *talk) commit() {
 // runs starts a shell script and commits.
 func (t *talk) runs(script string, more func(*gatepb.Start)) {
 	t.h.t.Helper()
-	s := &gatepb.Start{Argv: []string{"sh", "-c", script}}
+	s := &gatepb.Start{Argv: gatepb.Bytes([]string{"sh", "-c", script})}
 	if more != nil {
 		more(s)
 	}
@@ -337,11 +337,11 @@ func (t *talk) listen() received {
 		case *gatepb.ToSubmitter_Exited:
 			all.exits[say.Exited.Process.Rank] = say.Exited
 		case *gatepb.ToSubmitter_File:
-			all.files[say.File.Name] += string(say.File.Data) + say.File.Fault
+			all.files[string(say.File.Name)] += string(say.File.Data) + string(say.File.Fault)
 		case *gatepb.ToSubmitter_Fault:
-			all.faults = append(all.faults, say.Fault.Text)
+			all.faults = append(all.faults, string(say.Fault.Text))
 		case *gatepb.ToSubmitter_Over:
-			all.over, all.ended = true, say.Over.Ended
+			all.over, all.ended = true, string(say.Over.Ended)
 		}
 		if m.Event != 0 {
 			t.ack(m.Event)

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
@@ -92,6 +96,7 @@ type conversation struct {
 	ackNow bool
 	over   bool // Over was received
 	ended  bool // no more events follow
+	failed bool // it ends the job: only what the driver sends is still sent
 }
 
 // stream is a Gate.Converse stream.
@@ -124,6 +129,12 @@ func (c *conversation) poke() {
 	}
 }
 
+func (c *conversation) hasFailed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}
+
 // hasEnded reports whether nothing of the job is left on the node.
 func (c *conversation) hasEnded() bool {
 	c.mu.Lock()
@@ -148,6 +159,9 @@ func (c *conversation) serve(ctx context.Context) {
 	wait, broke := retryFirst, time.Time{}
 	for first := true; ; first = false {
 		heard, err := c.attempt(ctx, !broke.IsZero())
+		if isMessageFault(err) {
+			c.fail(ctx, fmt.Errorf("%s: %w", c.node, err))
+		}
 		switch {
 		case errors.Is(err, errEnded) || ctx.Err() != nil:
 			return
@@ -159,7 +173,9 @@ func (c *conversation) serve(ctx context.Context) {
 			return
 		case heard || broke.IsZero():
 			wait, broke = retryFirst, time.Now()
-			c.emit(ctx, event{broken: err})
+			if !c.hasFailed() {
+				c.emit(ctx, event{broken: err})
+			}
 		case time.Since(broke) > retryTime:
 			c.emit(ctx, event{lost: err})
 			return
@@ -171,6 +187,33 @@ func (c *conversation) serve(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// fail reports, once, what has failed other than the way to the node, which ends the job.
+func (c *conversation) fail(ctx context.Context, why error) {
+	c.mu.Lock()
+	again := c.failed
+	c.failed = true
+	c.mu.Unlock()
+	if !again {
+		c.emit(ctx, event{fault: why})
+	}
+}
+
+// isMessageFault reports whether a stream broke because of a message that this program, or the one at
+// the other end, cannot encode, decode or carry. It would break again with each attempt.
+func isMessageFault(err error) bool {
+	s, ok := status.FromError(err)
+	if !ok || err == nil {
+		return false
+	}
+	switch s.Code() {
+	case codes.Internal:
+		return strings.HasPrefix(s.Message(), "grpc: error while marshaling") || strings.HasPrefix(s.Message(), "grpc: failed to unmarshal")
+	case codes.ResourceExhausted:
+		return strings.Contains(s.Message(), "message larger than max")
+	}
+	return false
 }
 
 func (c *conversation) cancelled() bool {
@@ -198,8 +241,8 @@ func (c *conversation) emit(ctx context.Context, e event) {
 var errRefused = errors.New("the node has ended the reservation")
 
 // attempt runs one stream to its end, and reports whether any message arrived on it.
-func (c *conversation) attempt(ctx context.Context, again bool) (heard bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (c *conversation) attempt(life context.Context, again bool) (heard bool, err error) {
+	ctx, cancel := context.WithCancel(life)
 	defer cancel()
 	s, err := c.open(ctx)
 	if err != nil {
@@ -214,7 +257,7 @@ func (c *conversation) attempt(ctx context.Context, again bool) (heard bool, err
 	defer cancel()
 	attached := first.GetAttach() == nil
 	if attached {
-		sending.Go(func() { c.send(ctx, s) })
+		sending.Go(func() { c.send(ctx, life, s) })
 	}
 	for {
 		m, err := s.Recv()
@@ -246,7 +289,7 @@ func (c *conversation) attempt(ctx context.Context, again bool) (heard bool, err
 				c.feed.restart(a.Taken)
 			}
 			attached = true
-			sending.Go(func() { c.send(ctx, s) })
+			sending.Go(func() { c.send(ctx, life, s) })
 			continue
 		}
 		if err := c.receive(ctx, m); err != nil {
@@ -275,14 +318,14 @@ func (c *conversation) finished() bool {
 	return c.over || c.ended
 }
 
-// send sends until ctx is done or the stream breaks, which Recv reports, too. Messages from the
-// driver go first.
-func (c *conversation) send(ctx context.Context, s stream) {
+// send sends until ctx, the stream's, is done or the stream breaks, which Recv reports, too. Messages from
+// the driver go first. life is the conversation's context.
+func (c *conversation) send(ctx, life context.Context, s stream) {
 	for {
 		m, err := c.next()
 		if err != nil {
-			c.emit(ctx, event{fault: err})
-			return
+			c.fail(life, err)
+			continue
 		}
 		if m == nil {
 			select {
@@ -293,7 +336,10 @@ func (c *conversation) send(ctx context.Context, s stream) {
 				return
 			}
 		}
-		if s.Send(m) != nil {
+		if err := s.Send(m); err != nil { // of a stream that broke it is io.EOF, and Recv has the cause
+			if isMessageFault(err) {
+				c.fail(life, fmt.Errorf("%s: %w", c.node, plain(err)))
+			}
 			return
 		}
 	}
@@ -308,6 +354,9 @@ func (c *conversation) next() (*gatepb.ToNode, error) {
 	}
 	if m := c.ack(); m != nil {
 		return m, nil
+	}
+	if c.hasFailed() {
+		return nil, nil
 	}
 	if c.feed != nil {
 		if m := c.feed.next(); m != nil {

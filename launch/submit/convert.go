@@ -37,9 +37,9 @@ func fromNode(key reserve.Key, m *gatepb.ToSubmitter, isOutdated func(*gatepb.OK
 		lease := time.Duration(min(m.Ok.LeaseMs, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 		return reserve.OK{Key: key, Hold: holdOf(m.Ok.Hold), Processes: int(min(m.Ok.Processes, math.MaxInt32)), Lease: lease, Outdated: isOutdated(m.Ok)}
 	case *gatepb.ToSubmitter_Nok:
-		return reserve.NOK{Key: key, Reason: reserve.Reason(m.Nok.Reason), Text: m.Nok.Text}
+		return reserve.NOK{Key: key, Reason: reserve.Reason(m.Nok.Reason), Text: string(m.Nok.Text)}
 	case *gatepb.ToSubmitter_Refused:
-		return reserve.Refused{Key: key, Reason: reserve.Reason(m.Refused.Reason), Text: m.Refused.Text}
+		return reserve.Refused{Key: key, Reason: reserve.Reason(m.Refused.Reason), Text: string(m.Refused.Text)}
 	case *gatepb.ToSubmitter_Started:
 		return reserve.Started{Key: key}
 	case *gatepb.ToSubmitter_Committed:

@@ -221,7 +221,7 @@ func (d *driver) start(s reserve.Send) *gatepb.Start {
 	}
 	return &gatepb.Start{
 		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks), Spares: uint32(d.job.Replace),
-		Argv: d.job.Argv, Environment: d.environment(), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
+		Argv: gatepb.Bytes(d.job.Argv), Environment: gatepb.Bytes(d.environment()), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: gatepb.Bytes(d.job.Fetch),
 		Input: d.job.Stdin != nil && d.hasInput(run), Nodes: d.nodes(),
 		HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: d.replicas(),
 	}
@@ -330,12 +330,12 @@ func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.
 		d.stopUnneeded()
 		d.progress(Progress{Step: "ended", Have: len(d.outcome.ended), Need: d.outcome.need})
 	case *gatepb.ToSubmitter_Over:
-		d.over[c.node] = errors.New(cmp.Or(say.Over.Ended, "the node does not say how it ended"))
+		d.over[c.node] = errors.New(cmp.Or(string(say.Over.Ended), "the node does not say how it ended"))
 		// Short processes may end before all nodes have started; their node is then no longer there
 		// to report that it committed.
 		d.do(d.sub.Receive(c.node, reserve.Started{Key: c.key}, now))
 		d.do(d.sub.Receive(c.node, reserve.Committed{Key: c.key}, now))
-		if say.Over.Ended != "" {
+		if len(say.Over.Ended) > 0 {
 			d.endedBy = append(d.endedBy, fmt.Sprintf("%s ended it: %s", c.node, say.Over.Ended))
 		}
 		d.markMissing(c.node)

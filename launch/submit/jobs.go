@@ -92,7 +92,7 @@ func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error
 			j.Age = max(j.Age, time.Duration(there.AgeMs)*time.Millisecond)
 			j.addLive(there)
 			if len(j.Argv) == 0 {
-				j.Argv = there.Argv
+				j.Argv = gatepb.Words(there.Argv)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // mark writes a mark into the process's standard output.
 func (p *process) mark(m marks.Mark) {
-	for _, v := range p.start.Environment {
+	for _, v := range gatepb.Words(p.start.Environment) {
 		if secret, is := strings.CutPrefix(v, marks.Env+"="); is {
 			var text bytes.Buffer
 			marks.Write(&text, secret, m)
@@ -101,8 +101,8 @@ func TestAReplicaComesBack(t *testing.T) {
 		t.Errorf("reported: %q", got)
 	}
 	s := <-starts
-	if s.Size != 1 || s.Replicas != 2 || s.Spares != 2 || !slices.Equal(s.Replacements, []uint32{0}) || s.Processes[0].Rank != 2 || !slices.Contains(s.Environment, "ISTHMUS_REPLICA_TABLE=parallel") ||
-		!slices.Contains(s.Environment, "ISTHMUS_PLACES=a/n1:1") {
+	if s.Size != 1 || s.Replicas != 2 || s.Spares != 2 || !slices.Equal(s.Replacements, []uint32{0}) || s.Processes[0].Rank != 2 || !slices.Contains(gatepb.Words(s.Environment), "ISTHMUS_REPLICA_TABLE=parallel") ||
+		!slices.Contains(gatepb.Words(s.Environment), "ISTHMUS_PLACES=a/n1:1") {
 		t.Errorf("started with %v", s)
 	}
 	if r.Sources[0] != (overlay.NodeID{Site: "c", Name: "n1"}) {

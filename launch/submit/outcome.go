@@ -85,8 +85,8 @@ func (o *outcome) exited(from overlay.NodeID, m *gatepb.Exited) (bad *ranks.Exit
 	}
 	what := fmt.Sprintf("exit status %d", m.Status)
 	switch {
-	case m.Text != "":
-		what = m.Text
+	case len(m.Text) > 0:
+		what = string(m.Text)
 	case m.Signal != "" && m.Status > 128:
 		what = "signal: " + syscall.Signal(m.Status-128).String()
 	}
@@ -94,7 +94,7 @@ func (o *outcome) exited(from overlay.NodeID, m *gatepb.Exited) (bad *ranks.Exit
 }
 
 // endedWell reports whether a process exited with status 0.
-func endedWell(m *gatepb.Exited) bool { return m.Status == 0 && m.Signal == "" && m.Text == "" }
+func endedWell(m *gatepb.Exited) bool { return m.Status == 0 && m.Signal == "" && len(m.Text) == 0 }
 
 // lost records that a process is unreachable. To its peers it counts as killed.
 func (o *outcome) lost(from overlay.NodeID, p allocate.Process, why error) (bad *ranks.ExitError, died *death) {

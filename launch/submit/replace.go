@@ -250,7 +250,7 @@ func (r *replacement) start(d *driver, at overlay.NodeID) *gatepb.Start {
 	return &gatepb.Start{
 		JobKey: d.job.Key.String(), Processes: []*gatepb.Process{{Rank: uint32(r.number)}}, Size: uint32(r.ranks),
 		Spares: uint32(r.spares), Replacements: r.ranked,
-		Argv: d.job.Argv, Environment: d.environment(), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
+		Argv: gatepb.Bytes(d.job.Argv), Environment: gatepb.Bytes(d.environment()), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: gatepb.Bytes(d.job.Fetch),
 		Nodes: append(slices.Clone(r.nodes), here), HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: r.replicas,
 	}
 }

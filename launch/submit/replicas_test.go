@@ -316,7 +316,7 @@ func TestOutputOfAReplicaThatFails(t *testing.T) {
 		w := newWorld(t, "a/n1:1", "b/n1:1")
 		w.nodes["a/n1"].life = func(p *process) {
 			p.say("singular\n")
-			p.exits(&gatepb.Exited{Status: status, Text: fmt.Sprintf("exit status %d", status)})
+			p.exits(&gatepb.Exited{Status: status, Text: fmt.Appendf(nil, "exit status %d", status)})
 		}
 		w.nodes["b/n1"].life = ends
 		var out buffer
@@ -351,7 +351,7 @@ func TestWhatReplicasAreTold(t *testing.T) {
 			for _, n := range s.Nodes {
 				nodes = append(nodes, n.Node, n.Ranks)
 			}
-			if fmt.Sprint(s.Environment) != want || fmt.Sprint(nodes) != watched || s.Replicas != replicas || s.Input == independent {
+			if fmt.Sprint(gatepb.Words(s.Environment)) != want || fmt.Sprint(nodes) != watched || s.Replicas != replicas || s.Input == independent {
 				t.Errorf("independent %t: started with %v", independent, s)
 			}
 			if got := strings.Count(out.sorted(), "\n"); got != lines {
@@ -409,8 +409,8 @@ func TestFilesOfReplicas(t *testing.T) {
 		for name, n := range w.nodes {
 			n.life = func(p *process) {
 				for _, m := range []*gatepb.FileChunk{
-					{Name: "sub/out", Mode: 0o600, Data: []byte(name), End: name != c.killed}, // unless it dies, whole
-					{Name: "none", Fault: "no such file on " + name, End: true},
+					{Name: []byte("sub/out"), Mode: 0o600, Data: []byte(name), End: name != c.killed}, // unless it dies, whole
+					{Name: []byte("none"), Fault: []byte("no such file on " + name), End: true},
 				} {
 					p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: m}})
 				}

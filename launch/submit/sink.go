@@ -159,7 +159,8 @@ func (s *sink) close() (all []error) {
 
 // file forwards a piece of a file. A file that fails does not end the job.
 func (s *sink) file(from overlay.NodeID, m *gatepb.FileChunk) {
-	name := from.Key() + "/" + m.Name
+	file := string(m.Name)
+	name := from.Key() + "/" + file
 	s.mu.Lock()
 	broken := s.broken[name] || s.files == nil
 	s.mu.Unlock()
@@ -167,16 +168,16 @@ func (s *sink) file(from overlay.NodeID, m *gatepb.FileChunk) {
 		return
 	}
 	var err error
-	if m.Fault != "" {
-		err = errors.New(m.Fault)
+	if len(m.Fault) > 0 {
+		err = errors.New(string(m.Fault))
 	} else {
-		err = s.files.Piece(from, m.Name, os.FileMode(m.Mode).Perm(), m.Data, m.End)
+		err = s.files.Piece(from, file, os.FileMode(m.Mode).Perm(), m.Data, m.End)
 	}
 	if err != nil {
 		s.mu.Lock()
 		s.broken[name] = true
 		s.mu.Unlock()
-		s.files.Fail(from, m.Name, err)
+		s.files.Fail(from, file, err)
 	}
 }
 

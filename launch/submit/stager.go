@@ -89,7 +89,7 @@ func (s *stager) manifest() *gatepb.ToNode {
 	f := s.files[s.at]
 	rest := f.Manifest.Chunks[s.tell:]
 	part := rest[:min(len(rest), sumsAtOnce)]
-	m := &gatepb.Manifest{Name: f.Name, Mode: uint32(f.Mode), Size: uint64(f.Manifest.Size), More: len(part) < len(rest)}
+	m := &gatepb.Manifest{Name: []byte(f.Name), Mode: uint32(f.Mode), Size: uint64(f.Manifest.Size), More: len(part) < len(rest)}
 	for _, sum := range part {
 		m.Sums = append(m.Sums, sum[:])
 	}
@@ -122,7 +122,7 @@ func (s *stager) read(sum stage.Sum) ([]byte, error) {
 func (s *stager) missing(m *gatepb.Missing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.active || s.at >= len(s.files) || m.Name != s.files[s.at].Name {
+	if !s.active || s.at >= len(s.files) || string(m.Name) != s.files[s.at].Name {
 		return
 	}
 	var bytes int64
@@ -143,7 +143,7 @@ func (s *stager) missing(m *gatepb.Missing) {
 func (s *stager) stored(m *gatepb.Stored) (done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.active || s.at >= len(s.files) || m.Name != s.files[s.at].Name {
+	if !s.active || s.at >= len(s.files) || string(m.Name) != s.files[s.at].Name {
 		return false
 	}
 	s.at++

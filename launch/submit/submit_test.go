@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -219,7 +220,7 @@ func TestANodeIsOverWithoutAWord(t *testing.T) {
 		p.talk.running = nil
 		p.n.node.Exited(p.key)
 		p.n.mu.Unlock()
-		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: "not all nodes started in time"}}})
+		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: []byte("not all nodes started in time")}}})
 	}
 	_, err := w.run(jobOf(t, 2, io.Discard))
 	var exit *ranks.ExitError
@@ -227,6 +228,88 @@ func TestANodeIsOverWithoutAWord(t *testing.T) {
 		t.Error(err)
 	}
 	w.idle()
+}
+
+// Words, variables, names of files and errors are bytes on their way to a node and back.
+func TestBytesAreBytes(t *testing.T) {
+	const odd = "\xff\xc3"
+	w := newWorld(t, "a/n1:1")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "in"+odd), []byte(odd), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Collect([]string{filepath.Join(dir, "in"+odd)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.nodes["a/n1"].life = func(p *process) {
+		if got := fmt.Sprintf("%q %q %q %q", p.start.Argv, p.start.Environment, p.start.Outputs, p.n.files); got != fmt.Sprintf("%q %q %q %q", []string{"./prog" + odd, odd}, []string{"A" + odd + "=" + odd}, []string{"out" + odd}, []string{"in" + odd + " 2"}) {
+			t.Errorf("the node has %s", got)
+		}
+		p.say("%s\n", odd)
+		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: &gatepb.FileChunk{Name: []byte("out" + odd), Data: []byte(odd), Mode: 0o600, End: true}}})
+		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: &gatepb.FileChunk{Name: []byte("none" + odd), Fault: []byte("no such file: none" + odd), End: true}}})
+		p.exits(&gatepb.Exited{Status: 127, Text: []byte("exec ./prog" + odd)})
+	}
+	var out buffer
+	j := jobOf(t, 1, &out)
+	fetched := &Folder{Dir: dir, Flat: true}
+	j.Argv, j.Env, j.Files, j.Fetch, j.FetchTo = []string{"./prog" + odd, odd}, []string{"A" + odd + "=" + odd}, files, []string{"out" + odd}, fetched
+	_, err = w.run(j)
+	var exit *ranks.ExitError
+	if !errors.As(err, &exit) || exit.Status != 127 || !strings.Contains(err.Error(), "exec ./prog"+odd) {
+		t.Errorf("%v", err)
+	}
+	if _, err := fetched.Close(); err == nil || !strings.Contains(err.Error(), "none"+odd) {
+		t.Errorf("the folder: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "out"+odd)); string(text) != odd || out.sorted() != "[a/n1:0] "+odd+"\n" {
+		t.Errorf("%q, %v, %q", text, err, out.sorted())
+	}
+	w.idle()
+}
+
+// A message that cannot be encoded, decoded or carried, here or there, ends the job with that as the
+// reason. It is not taken for a fault of the network, and not sent again.
+func TestMessagesThatCannotBeCarried(t *testing.T) {
+	for name, tc := range map[string]struct {
+		job  func(*Job)
+		node func(*talk, *gatepb.ToNode) bool
+		want string
+	}{
+		"not encoded here": {job: func(j *Job) { j.Limits = []*gatepb.Limit{{Name: "\xff"}} }, want: "invalid UTF-8"},
+		"too large there":  {job: func(j *Job) { j.Env = []string{"A=" + strings.Repeat("x", 5<<20)} }, want: "larger than max"},
+		"not encoded there": {node: func(t *talk, m *gatepb.ToNode) bool {
+			if m.GetAsk() != nil {
+				t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: "\xff"}}})
+			}
+			return false
+		}, want: "invalid UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "a/n1:1")
+			var starts atomic.Int32
+			w.nodes["a/n1"].breaks = func(of *talk, m *gatepb.ToNode) bool {
+				if m.GetAsk() != nil || m.GetAttach() != nil {
+					starts.Add(1)
+				}
+				return tc.node != nil && tc.node(of, m)
+			}
+			j := jobOf(t, 1, io.Discard)
+			if tc.job != nil {
+				tc.job(j)
+			}
+			j.Progress = func(p Progress) {
+				if p.Step == "broken" || p.Step == "back" {
+					t.Errorf("said %q", p)
+				}
+			}
+			_, err := w.run(j)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "a/n1") || starts.Load() > 3 {
+				t.Errorf("%v, after %d attempts", err, starts.Load())
+			}
+		})
+	}
 }
 
 // The user gets the reason why a submission failed, not the fact that its hosts then cancelled what
@@ -238,7 +321,7 @@ func TestCancellingIsNoCause(t *testing.T) {
 	a.breaks = func(t *talk, m *gatepb.ToNode) bool {
 		if m.GetCancel() != nil {
 			exited := &gatepb.ToSubmitter{Event: 1, Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{
-				Process: &gatepb.Process{}, Status: 137, Signal: "KILL", Text: "not started: cancelled"}}}
+				Process: &gatepb.Process{}, Status: 137, Signal: "KILL", Text: []byte("not started: cancelled")}}}
 			t.events = append(t.events, exited)
 			t.answer(exited)
 		}
@@ -366,7 +449,7 @@ func TestALostHost(t *testing.T) {
 				p.n.mu.Lock()
 				p.n.breaks = func(t *talk, m *gatepb.ToNode) bool {
 					if a := m.GetAttach(); a != nil {
-						t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: "unknown", Text: "no such reservation"}}})
+						t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: "unknown", Text: []byte("no such reservation")}}})
 						close(lost)
 						return false
 					}

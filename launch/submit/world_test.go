@@ -331,7 +331,7 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 	case reserve.OK:
 		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()), Replicas: !t.n.outdated, Spares: !t.n.outdated, Detects: !t.n.outdated && !t.n.mute, Newcomers: !t.n.outdated && !t.n.settled}}})
 	case reserve.NOK:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: a.Text}}})
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}})
 		return true
 	case reserve.Started:
 		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Started{Started: &gatepb.Started{}}})
@@ -343,7 +343,7 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 		}
 		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Committed{Committed: &gatepb.Committed{}}})
 	case reserve.Refused:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: string(a.Reason), Text: a.Text}}})
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: string(a.Reason), Text: []byte(a.Text)}}})
 	}
 	for _, a := range actions {
 		switch a := a.(type) {

@@ -131,7 +131,7 @@ func (j *batchJob) booking(t *testing.T) {
 	for _, from := range []string{"closed/n2", "open/n1"} { // as root
 		c := j.w.Talk(from, "closed/alloc-4711.n1", labtest.NewKey(t, "no"))
 		c.Request(1)
-		if m := c.Hear(); !strings.Contains(m.GetNok().GetText(), "takes that user's jobs only, of [nobody@closed/*]; not of root@"+from) {
+		if m := c.Hear(); !strings.Contains(string(m.GetNok().GetText()), "takes that user's jobs only, of [nobody@closed/*]; not of root@"+from) {
 			t.Errorf("booked from %s by another user: %v", from, m)
 		}
 		c.End()

@@ -27,8 +27,8 @@ func TestGateConversation(t *testing.T) {
 		t.Errorf("%d chunks of a new file are missing, want 3", n)
 	}
 	c.Start(&gatepb.Start{
-		Argv: []string{"bin/script"}, Environment: []string{"PLACE=shut"}, Size: 5, Input: true,
-		Processes: []*gatepb.Process{{Rank: 0}, {Rank: 3}}, Outputs: []string{"result.*", "nothing"},
+		Argv: gatepb.Bytes([]string{"bin/script"}), Environment: gatepb.Bytes([]string{"PLACE=shut"}), Size: 5, Input: true,
+		Processes: []*gatepb.Process{{Rank: 0}, {Rank: 3}}, Outputs: gatepb.Bytes([]string{"result.*", "nothing"}),
 		Limits: []*gatepb.Limit{{Name: "nofile", Value: 99}},
 	})
 	c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("hello\n"), End: true}}})
@@ -42,7 +42,7 @@ func TestGateConversation(t *testing.T) {
 	if all.Files["result.0"] != "result\n" || all.Files["result.3"] != "result\n" || !strings.Contains(all.Files["nothing"], "no such file") {
 		t.Errorf("the files are %q", all.Files)
 	}
-	if all.Over.Ended != "" {
+	if len(all.Over.Ended) > 0 {
 		t.Errorf("it was ended: %s", all.Over.Ended)
 	}
 }
@@ -55,7 +55,7 @@ func TestGateOutlivesItsPath(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, cfg)
 	c := w.Talk("closed/n1", "shut/n1", labtest.NewKey(t, "path"))
 	c.Ask(1)
-	c.Start(&gatepb.Start{Argv: []string{"sh", "-c", "while read word; do echo heard $word; done; exit 7"}, Input: true})
+	c.Start(&gatepb.Start{Argv: gatepb.Bytes([]string{"sh", "-c", "while read word; do echo heard $word; done; exit 7"}), Input: true})
 	said := 0
 	tell := func(word string) {
 		c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(said), Data: []byte(word + "\n")}}})
@@ -140,7 +140,7 @@ func TestGateCalls(t *testing.T) {
 	}
 	c := w.Talk("closed/n2", "shut/n1", labtest.NewKey(t, "calls"))
 	c.Ask(1)
-	c.Start(&gatepb.Start{Argv: []string{"sh", "-c", "echo up; sleep 1000"}})
+	c.Start(&gatepb.Start{Argv: gatepb.Bytes([]string{"sh", "-c", "echo up; sleep 1000"})})
 	c.HearOutput()
 	list, err := g.Jobs(shut, &gatepb.JobsRequest{})
 	if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Job != string(c.Key.ID()) || list.Jobs[0].By != "closed/n2" || len(list.Jobs[0].Argv) != 3 {
@@ -153,7 +153,7 @@ func TestGateCalls(t *testing.T) {
 	if r, err := g.Kill(shut, &gatepb.KillRequest{Job: string(c.Key.ID())}); err != nil || r.Reservations != 1 {
 		t.Errorf("kill: %v, %v", r, err)
 	}
-	if all := c.Listen(); all.Exits[0].GetSignal() != "TERM" || all.Over.Ended != "ended by root@closed/n2" {
+	if all := c.Listen(); all.Exits[0].GetSignal() != "TERM" || string(all.Over.Ended) != "ended by root@closed/n2" {
 		t.Errorf("%+v", all)
 	}
 	none := w.Talk("closed/n1", "closed/n2", labtest.NewKey(t, "none"))

@@ -224,7 +224,7 @@ func TestJobAgentKilled(t *testing.T) {
 	begin := func() (c *labtest.Talk, pids []string, agent, guard int) {
 		c = w.BookedTalk("closed/n1", "shut/n1", "killed")
 		c.StageFile("input", []byte("content"))
-		c.Start(&gatepb.Start{Argv: []string{"sh", "-c", restless}})
+		c.Start(&gatepb.Start{Argv: gatepb.Bytes([]string{"sh", "-c", restless})})
 		for said := ""; len(strings.Fields(said)) < 2; pids = strings.Fields(said) {
 			_, text := c.HearOutput()
 			said += text
@@ -245,7 +245,7 @@ func TestJobAgentKilled(t *testing.T) {
 		c, pids, agent, guard := begin()
 		syscall.Kill(map[string]int{"agent": agent, "guard": guard}[who], syscall.SIGKILL)
 		all := c.Listen()
-		if all.Exits[0].GetSignal() != "KILL" || !strings.Contains(all.Over.GetEnded(), "job agent") {
+		if all.Exits[0].GetSignal() != "KILL" || !strings.Contains(string(all.Over.GetEnded()), "job agent") {
 			t.Errorf("the %s killed: %+v", who, all)
 		}
 		for _, pid := range pids {

@@ -106,7 +106,7 @@ func TestNodesOfAJobWatchEachOther(t *testing.T) {
 		talks = append(talks, c)
 	}
 	for i, n := range nodes {
-		s := &gatepb.Start{Argv: []string{self}, Environment: []string{mournKey + "=3,4"}, Size: 5, Nodes: nodes}
+		s := &gatepb.Start{Argv: gatepb.Bytes([]string{self}), Environment: gatepb.Bytes([]string{mournKey + "=3,4"}), Size: 5, Nodes: nodes}
 		for _, r := range n.Ranks {
 			s.Processes = append(s.Processes, &gatepb.Process{Rank: r})
 		}

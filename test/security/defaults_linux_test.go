@@ -61,7 +61,7 @@ func TestDefaultsDeny(t *testing.T) {
 		c.Request(1)
 		begun := time.Now()
 		m, err := c.Stream.Recv()
-		if err != nil || m.GetNok().GetReason() != string(reserve.Denied) || !strings.Contains(m.GetNok().GetText(), want) {
+		if err != nil || m.GetNok().GetReason() != string(reserve.Denied) || !strings.Contains(string(m.GetNok().GetText()), want) {
 			t.Errorf("%s books %s: %v, %v; want %s", from, to, m, err, want)
 		}
 		if took := time.Since(begun); took > 10*time.Second {

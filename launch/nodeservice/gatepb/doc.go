@@ -1,5 +1,24 @@
-// Package gatepb contains the messages and calls of node services, generated from gate.proto. It
-// has no code of its own; package nodeservice serves the calls, and package submit makes them.
+// Package gatepb contains the messages and calls of node services, generated from gate.proto;
+// package nodeservice serves the calls, and package submit makes them. What it has beside that converts
+// words to what carries them: those of a system are bytes, and strings of messages are UTF-8 only.
 package gatepb
 
 //go:generate go run github.com/isthmus-grid/isthmus/internal/control/protogen gate.proto
+
+// Bytes returns words as messages carry them.
+func Bytes(words []string) [][]byte {
+	var all [][]byte
+	for _, w := range words {
+		all = append(all, []byte(w))
+	}
+	return all
+}
+
+// Words returns the words that a message carries.
+func Words(carried [][]byte) []string {
+	var all []string
+	for _, w := range carried {
+		all = append(all, string(w))
+	}
+	return all
+}

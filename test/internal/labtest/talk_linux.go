@@ -138,7 +138,7 @@ func (t *Talk) Describe(name string, content []byte) stage.Manifest {
 	if err != nil {
 		t.w.T.Fatal(err)
 	}
-	say := &gatepb.Manifest{Name: name, Mode: 0o700, Size: uint64(m.Size)}
+	say := &gatepb.Manifest{Name: []byte(name), Mode: 0o700, Size: uint64(m.Size)}
 	for _, sum := range m.Chunks {
 		say.Sums = append(say.Sums, append([]byte(nil), sum[:]...))
 	}
@@ -150,7 +150,7 @@ func (t *Talk) Describe(name string, content []byte) stage.Manifest {
 func (t *Talk) Start(s *gatepb.Start) (folder string) {
 	t.w.T.Helper()
 	t.SayStart(s)
-	folder = Expect(t, (*gatepb.ToSubmitter).GetStarted).Folder
+	folder = string(Expect(t, (*gatepb.ToSubmitter).GetStarted).Folder)
 	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Commit{Commit: &gatepb.Commit{Hold: t.Hold}}})
 	return folder
 }
@@ -208,7 +208,7 @@ func (t *Talk) Listen() JobReport {
 		case *gatepb.ToSubmitter_Exited:
 			all.Exits[say.Exited.Process.Rank] = say.Exited
 		case *gatepb.ToSubmitter_File:
-			all.Files[say.File.Name] += string(say.File.Data) + say.File.Fault
+			all.Files[string(say.File.Name)] += string(say.File.Data) + string(say.File.Fault)
 		case *gatepb.ToSubmitter_Over:
 			all.Over = say.Over
 		}
