@@ -227,7 +227,7 @@ func (l *collector) collect(ctx context.Context) error {
 	}
 	l.statuses(ctx, &asked, creds, all)
 	asked.Go(func() { l.logs(ctx, all) })
-	defer cmdline.Waiting("what daemons, logs and the doctor say")()
+	defer cmdline.Waiting("what daemons, logs and the doctor say", "")()
 	asked.Wait()
 	for _, id := range l.names {
 		l.mask.Learn(bundle.Name, id)

@@ -91,7 +91,7 @@ func look(ctx context.Context, s doctor.Subject) doctor.Observations {
 		s.Progress = func(what string) { fmt.Fprintf(os.Stderr, "\r%s ...\x1b[K", what) }
 		defer fmt.Fprint(os.Stderr, "\r\x1b[K")
 	} else {
-		defer cmdline.Waiting("the answers of what is tried")()
+		defer cmdline.Waiting("the answers of what is tried", "")()
 	}
 	return doctor.Look(ctx, s)
 }

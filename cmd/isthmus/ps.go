@@ -36,7 +36,13 @@ func gridOf(c *cli.Context) (*submit.Grid, error) {
 		grid.Stale = func(why string) {
 			ask.StaleList(c, c.Command.Name+": other sites' hosts are as before, or missing", why, nil).Print(os.Stderr, c.App.Name)
 		}
-		grid.Slow = func(nodes []overlay.NodeID) { fmt.Fprintf(os.Stderr, "isthmus: waiting for %s\n", someNodes(nodes)) }
+		grid.Slow = func(nodes []overlay.NodeID) {
+			next := ask.LookAtHelper
+			if len(nodes) > 0 {
+				next = "there: systemctl status isthmus-helper"
+			}
+			cmdline.SayWaiting(someNodes(nodes), next)
+		}
 	}
 	return grid, err
 }

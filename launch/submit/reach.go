@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 const (
@@ -112,8 +113,11 @@ func (g *Grid) List(ctx context.Context) (*gatepb.HostsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	list, err := gatepb.NewDeskClient(g.conn).Hosts(ctx, &gatepb.HostsRequest{})
+	if err = control.FromStatus(err); errors.Is(err, overlay.ErrTimeout) && ctx.Err() != nil {
+		err = fmt.Errorf("%w: the helper has none, as its frontal has not answered it within %v, or that the broker", overlay.ErrTimeout, listTime)
+	}
 	if err != nil {
-		return nil, &NoList{control.FromStatus(err)}
+		return nil, &NoList{err}
 	}
 	return list, nil
 }

@@ -38,7 +38,7 @@ var errSilent = errors.New("no answer")
 // Daemon opens a session with the daemon that to names, and calls f with it. A failure to get an
 // answer is a *cmdline.Failure; what the daemon answers to f is returned unchanged.
 func Daemon(c *cli.Context, name string, creds *control.Credentials, to control.DialConfig, f func(context.Context, *control.Session) error) error {
-	defer cmdline.Waiting(fmt.Sprintf("the %v at %s", to.Role, to.Addr))()
+	defer cmdline.Waiting(fmt.Sprintf("the %v at %s", to.Role, to.Addr), fmt.Sprintf("on that host: systemctl status isthmus-%v", to.Role))()
 	ctx, cancel := context.WithTimeout(c.Context, callTime)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -129,6 +129,9 @@ func hostOf(addr string) string {
 	return host
 }
 
+// LookAtHelper is what shows why this node's helper gets no answers.
+const LookAtHelper = "isthmus doctor --config /etc/isthmus/helper.yaml"
+
 // HelperFailed returns the failure of a command that could not get what it needs through this
 // node's helper; other errors it returns after the command's name.
 func HelperFailed(c *cli.Context, name string, err error) error {
@@ -147,7 +150,7 @@ func HelperFailed(c *cli.Context, name string, err error) error {
 	case isList && errors.Is(err, overlay.ErrTimeout):
 		f.Cause = fmt.Sprintf("%s: no list of hosts: %s", name, trimClass(list.Err))
 		f.Between = "this node's helper and its frontal, or that and the broker"
-		f.Next = "isthmus doctor --config /etc/isthmus/helper.yaml"
+		f.Next = LookAtHelper
 	case isShort(err):
 		f.Cause = name + ": " + err.Error()
 		if old, is := errors.AsType[*submit.Stale](err); is {
@@ -210,7 +213,7 @@ type Dial = enrol.Dial
 // Enrolment calls f, which gets a certificate from the broker at addr over connections of dial. Its
 // failures are *cmdline.Failure.
 func Enrolment(c *cli.Context, name, addr string, f func(context.Context, Dial) error) error {
-	defer cmdline.Waiting("the broker at " + addr)()
+	defer cmdline.Waiting("the broker at "+addr, "on that host: systemctl status isthmus-broker")()
 	ctx, cancel := context.WithTimeout(c.Context, callTime)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)

@@ -119,12 +119,20 @@ var noWaiting atomic.Bool
 // NoWaiting makes Waiting say nothing from now on, for a command that draws the terminal itself.
 func NoWaiting() { noWaiting.Store(true) }
 
-// Waiting has a line on standard error say what the command waits for, unless stop is called soon.
-func Waiting(what string) (stop func()) {
-	t := time.AfterFunc(quietTime, func() {
-		if !noWaiting.Load() {
-			fmt.Fprintf(os.Stderr, "isthmus: waiting for %s\n", what)
-		}
-	})
+// Waiting has SayWaiting say what the command waits for, unless stop is called soon.
+func Waiting(what, next string) (stop func()) {
+	t := time.AfterFunc(quietTime, func() { SayWaiting(what, next) })
 	return func() { t.Stop() }
+}
+
+// SayWaiting says in a line on standard error what the command waits for, and what shows why that takes
+// long: no command leaves whoever waits without a cause and a next step for 5 s. next may be empty.
+func SayWaiting(what, next string) {
+	if noWaiting.Load() {
+		return
+	}
+	if next != "" {
+		next = "; next: " + next
+	}
+	fmt.Fprintf(os.Stderr, "isthmus: waiting for %s%s\n", what, next)
 }

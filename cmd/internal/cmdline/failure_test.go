@@ -3,9 +3,40 @@ package cmdline
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
+
+// Who waits is told for what, and what shows why, long before 5 s are over, and not if it was short.
+func TestWaiting(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	stderr := os.Stderr
+	os.Stderr = w
+	synctest.Test(t, func(t *testing.T) {
+		Waiting("nothing", "")()
+		defer Waiting("the list of hosts", "isthmus doctor")()
+		defer Waiting("what is tried", "")()
+		time.Sleep(AnswerTime)
+		synctest.Wait()
+	})
+	os.Stderr = stderr
+	w.Close()
+	said, err := io.ReadAll(r)
+	lines := strings.Split(string(said), "\n")
+	slices.Sort(lines)
+	if want := []string{"", "isthmus: waiting for the list of hosts; next: isthmus doctor", "isthmus: waiting for what is tried"}; err != nil || !slices.Equal(lines, want) {
+		t.Errorf("%q, %v", lines, err)
+	}
+}
 
 func TestFailure(t *testing.T) {
 	t.Setenv("COLUMNS", "100")

@@ -99,7 +99,7 @@ func dryRun(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
 	if err != nil {
 		return err
 	}
-	defer cmdline.Waiting("the helper's list of hosts, and how far they are")()
+	defer cmdline.Waiting(awaited["listing"].what, awaited["listing"].next)()
 	plan, err := submit.Plan(c.Context, grid, job)
 	if err != nil {
 		return ask.HelperFailed(c, "run", err)

@@ -3,6 +3,7 @@ package runjob
 import (
 	"time"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 )
@@ -18,9 +19,11 @@ type narrator struct {
 	announce func() // ends that; nil: none is
 }
 
-// awaitedText is what a job waits for in a step before its processes run.
-var awaitedText = map[string]string{
-	"listing": "the helper's list of hosts, and how far they are", "booking": "hosts to take the job", "starting": "processes to start",
+// awaited is what a job waits for in a step before its processes run, and what shows why.
+var awaited = map[string]struct{ what, next string }{
+	"listing":  {"the helper's list of hosts, and how far they are", ask.LookAtHelper},
+	"booking":  {"hosts to take the job", "isthmus hosts shows which are up"},
+	"starting": {"processes to start", "isthmus ps shows where they are"},
 }
 
 // await has a step announced if it lasts.
@@ -30,8 +33,8 @@ func (n *narrator) await(p submit.Progress) {
 	}
 	n.stop()
 	n.awaited = p.Step
-	if what := awaitedText[p.Step]; what != "" {
-		n.announce = cmdline.Waiting(what)
+	if a, is := awaited[p.Step]; is {
+		n.announce = cmdline.Waiting(a.what, a.next)
 	}
 }
 
