@@ -22,8 +22,8 @@ const (
 	// lastWords is how long the submitter of a job that was ended may take to receive the remaining
 	// events.
 	lastWords = 3 * time.Second
-	// version of the protocol between helper and agent
-	version = 1
+	// version of the protocol between helper and agent; from 2 on an agent says Taken.wants
+	version = 2
 )
 
 // agent is the process that runs a job.

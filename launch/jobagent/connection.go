@@ -19,6 +19,7 @@ type connection struct {
 	c             *net.UnixConn
 	have          uint64                 // the last event that was sent
 	takenReported uint64                 // last sent count of input bytes taken
+	wantsReported bool                   // it was sent that rank 0 waits for more than these
 	out           chan *gatepb.FromAgent // answers; an answer waits while it is full
 	wake          chan struct{}          // there may be more to send
 	over          chan struct{}          // closed when the connection is
@@ -52,7 +53,8 @@ func (a *agent) serveConn(conn *net.UnixConn) {
 
 // attach makes c the current connection, and answers its Open.
 func (a *agent) attach(c *connection, m *gatepb.Open) bool {
-	opened := &gatepb.Opened{Version: version, Taken: a.input.taken()}
+	taken, _ := a.input.taken()
+	opened := &gatepb.Opened{Version: version, Taken: taken}
 	dir, err := a.home(m)
 	if err != nil {
 		opened.Fault = []byte(err.Error())
@@ -171,9 +173,9 @@ func (c *connection) sendPending() {
 			continue
 		default:
 		}
-		if taken := c.a.input.taken(); taken != c.takenReported {
-			c.takenReported = taken
-			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Taken{Taken: &gatepb.Taken{Bytes: taken}}}) != nil {
+		if taken, wants := c.a.input.taken(); taken != c.takenReported || wants && !c.wantsReported {
+			c.takenReported, c.wantsReported = taken, wants
+			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Taken{Taken: &gatepb.Taken{Bytes: taken, Wants: wants}}}) != nil {
 				return
 			}
 		}

@@ -94,8 +94,8 @@ func TestInput(t *testing.T) {
 	}
 	var got sink
 	in.feed(&got, nil, func(uint64) {})
-	if got.String() != "abcde" || in.taken() != 5 {
-		t.Errorf("fed %q, %d bytes taken", got.String(), in.taken())
+	if taken, wants := in.taken(); got.String() != "abcde" || taken != 5 || wants {
+		t.Errorf("fed %q, %d bytes taken, wants more: %t", got.String(), taken, wants)
 	}
 }
 

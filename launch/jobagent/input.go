@@ -3,8 +3,11 @@ package jobagent
 import (
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
@@ -21,9 +24,14 @@ type input struct {
 	data    []byte        // not taken yet
 	start   uint64        // offset of data
 	ended   bool          // no more follows
+	wanted  uint64        // start + 1 when rank 0 was seen to wait for what follows it; 0: never
+
+	progress chan struct{} // holds a value when more was taken
 }
 
-func newInput() *input { return &input{changed: make(chan struct{})} }
+func newInput() *input {
+	return &input{changed: make(chan struct{}), progress: make(chan struct{}, 1)}
+}
 
 func (in *input) change() {
 	close(in.changed)
@@ -58,11 +66,65 @@ func (in *input) close() {
 	in.change()
 }
 
-// taken returns how many bytes were taken.
-func (in *input) taken() uint64 {
+// taken returns how many bytes were taken, and whether rank 0 has read all of them and waits for more.
+func (in *input) taken() (bytes uint64, wants bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.start
+	return in.start, in.wanted == in.start+1
+}
+
+func (in *input) hasEnded() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.ended
+}
+
+// want records that rank 0 waits for more than it has taken, and reports whether it has taken that many
+// bytes still.
+func (in *input) want(taken uint64) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.start != taken || in.ended {
+		return false
+	}
+	in.wanted = taken + 1
+	return true
+}
+
+// How often it is looked whether rank 0 waits for input.
+const (
+	firstLook = 10 * time.Millisecond
+	lastLook  = time.Second
+)
+
+// watch calls tell whenever the process pid has read what was written to pipe and waits for more, once for
+// each number of bytes. It returns when over is closed, as the process has ended, and at the end of the input.
+func (in *input) watch(pipe *os.File, pid int, over <-chan struct{}, tell func()) {
+	wait := firstLook
+	look := time.NewTimer(wait)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-in.progress:
+			wait = firstLook
+			look.Reset(wait)
+			continue
+		case <-over:
+			return
+		}
+		taken, wants := in.taken()
+		switch {
+		case in.hasEnded():
+			return
+		case wants: // until more is taken
+		case ranks.Wants(pid, pipe) && in.want(taken):
+			tell()
+		default:
+			wait = min(wait*3/2, lastLook)
+			look.Reset(wait)
+		}
+	}
 }
 
 // feed writes the input to w until it ends, and calls taken with the number of bytes taken. When
@@ -95,6 +157,10 @@ func (in *input) feed(w io.WriteCloser, quit <-chan struct{}, taken func(uint64)
 		in.data, in.start = in.data[len(data):], in.start+uint64(len(data))
 		total := in.start
 		in.mu.Unlock()
+		select {
+		case in.progress <- struct{}{}:
+		default:
+		}
 		taken(total)
 	}
 }

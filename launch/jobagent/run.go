@@ -28,7 +28,10 @@ const Piece = 32 << 10
 type place = allocate.Process
 
 // running is a process that has not been waited for.
-type running struct{ process *ranks.Process }
+type running struct {
+	process *ranks.Process
+	ended   chan struct{} // closed when it has been
+}
 
 // job is the content of a Launch.
 type job struct {
@@ -144,11 +147,14 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 		Stdout: &teller{a, at, false}, Stderr: &teller{a, at, true},
 		Attr: dieWithParent(), Key: j.key,
 	}
+	r := &running{ended: make(chan struct{})}
+	var ours *os.File
 	if j.Input && at.Rank == 0 { // no host has two replicas of it
-		theirs, ours, err := os.Pipe()
+		theirs, end, err := os.Pipe()
 		if err != nil {
 			return nil, err
 		}
+		ours = end
 		s.Stdin = theirs
 		defer theirs.Close()
 		context.AfterFunc(a.ctx, func() { ours.SetWriteDeadline(time.Unix(1, 0)) })
@@ -160,7 +166,11 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.running[at] = &running{process}
+	r.process = process
+	a.running[at] = r
+	if ours != nil {
+		a.work.Go(func() { a.input.watch(ours, process.PID(), r.ended, a.wakeSender) }) // ends with the process
+	}
 	for _, e := range a.early {
 		if e.concerns(at) {
 			process.Signal(e.signal)
@@ -205,6 +215,7 @@ func environment(j job, at place, folder string) []string {
 func (a *agent) await(at place, process *ranks.Process) {
 	err := process.Wait()
 	a.mu.Lock()
+	close(a.running[at].ended)
 	delete(a.running, at)
 	a.mu.Unlock()
 	e := &gatepb.Exited{Status: uint32(process.Status())}

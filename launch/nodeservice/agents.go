@@ -277,7 +277,9 @@ func (b *booking) setLink(link *jobagent.Link) bool {
 		return false
 	}
 	b.link, b.folder = link, string(link.Opened.Folder)
-	b.taken.Store(link.Opened.Taken)
+	b.input.taken.Store(link.Opened.Taken)
+	b.input.wants.Store(false)
+	b.input.eager.Store(link.Opened.Version < wantsVersion)
 	if b.released {
 		go link.Send(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
 	}
@@ -324,8 +326,7 @@ func (b *booking) handleAgent(m *gatepb.FromAgent) error {
 	case *gatepb.FromAgent_Ended:
 		b.processesEnded()
 	case *gatepb.FromAgent_Taken:
-		b.taken.Store(m.Taken.Bytes)
-		b.sendStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: m.Taken}})
+		b.tookInput(m.Taken)
 	case *gatepb.FromAgent_Staged:
 		select {
 		case b.staged <- m.Staged:
@@ -336,6 +337,18 @@ func (b *booking) handleAgent(m *gatepb.FromAgent) error {
 		b.k.do(func(now time.Time) { b.k.end(b, string(m.Fault.Text), now) })
 	}
 	return nil
+}
+
+// wantsVersion is the first version of the protocol with agents in which they say that rank 0 waits for
+// input.
+const wantsVersion = 2
+
+// tookInput passes on how much of the input was taken, and whether more is wanted.
+func (b *booking) tookInput(m *gatepb.Taken) {
+	m.Wants = m.Wants || b.input.eager.Load()
+	b.input.taken.Store(m.Bytes)
+	b.input.wants.Store(m.Wants)
+	b.sendStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: m}})
 }
 
 // report handles an event from the agent.

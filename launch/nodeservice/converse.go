@@ -134,10 +134,13 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 		}
 		c.attach(b)
 		answer = &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{
-			Started: b.program != nil, Committed: b.committed, Taken: b.taken.Load(),
+			Started: b.program != nil, Committed: b.committed, Taken: b.input.taken.Load(),
 		}}}
 		if len(b.dead) > 0 {
 			c.out <- b.takenForDead() // has room, as nothing was sent on this stream
+		}
+		if b.input.wants.Load() {
+			c.out <- &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: &gatepb.Taken{Bytes: b.input.taken.Load(), Wants: true}}}
 		}
 	})
 	return answer, err

@@ -67,7 +67,7 @@ func toSubmitter(answer reserve.Message, what gatepb.Refused_What) *gatepb.ToSub
 	case reserve.OK:
 		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{
 			Hold: &gatepb.Hold{Boot: a.Hold.Boot, Serial: a.Hold.Serial}, Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()),
-			Replicas: true, Spares: true, Detects: true, Newcomers: true,
+			Replicas: true, Spares: true, Detects: true, Newcomers: true, Wants: true,
 		}}}
 	case reserve.NOK:
 		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,7 +150,11 @@ func TestAttach(t *testing.T) {
 	if a := m.GetAttached(); a == nil || !a.Started || !a.Committed || a.Taken != 0 {
 		t.Fatalf("attached: the node says %v", m)
 	}
-	if m := c.hear(); string(m.GetOutput().GetData()) != "one\n" || m.Event != seen {
+	m = c.hear()
+	for m.GetTaken() != nil { // rank 0 waits for input
+		m = c.hear()
+	}
+	if string(m.GetOutput().GetData()) != "one\n" || m.Event != seen {
 		t.Errorf("after attaching, the node says %v", m)
 	}
 	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("two\nth")}}})
@@ -179,6 +184,60 @@ func TestAttach(t *testing.T) {
 	if m := c.attach(0); m.GetRefused().GetReason() != string(reserve.Done) {
 		t.Errorf("after the end, attached: the node says %v", m)
 	}
+}
+
+// The node says when rank 0, or what it has started, waits for input, once for each number of bytes that it
+// has read, and says so again to a stream that attaches. Of a process that reads none it says nothing.
+func TestInputThatIsWaitedFor(t *testing.T) {
+	h := newHost(t, nil)
+	for script, want := range map[string][]uint64{
+		"read a; read b; echo $a $b":  {0, 4},
+		"sh -c 'read a; cat'; echo x": {0, 4, 6},
+		"echo no input":               nil,
+		"exec <&-; read a; echo none": nil,
+	} {
+		c := h.talk()
+		if m := c.ask(1); !m.GetOk().GetWants() {
+			t.Fatalf("asked, the node says %v", m)
+		}
+		c.runs(script, func(s *gatepb.Start) { s.Input = true })
+		sent := 0
+		var got []uint64
+		for over := false; !over; {
+			m := c.hear()
+			if m == nil {
+				break
+			}
+			if m.GetTaken().GetWants() {
+				got = append(got, m.GetTaken().Bytes)
+				if len(got) == 1 { // the same to the next stream
+					c.hang()
+					receive(t, "the conversation's end", c.ended)
+					c.open()
+					c.attach(c.last)
+					for m = c.hear(); !m.GetTaken().GetWants() || m.GetTaken().Bytes != got[0]; m = c.hear() {
+						if m == nil {
+							t.Fatalf("%s: the next stream does not hear of it", script)
+						}
+					}
+				}
+				data := "one\n"
+				if len(got) > 1 {
+					data = "2\n"
+				}
+				c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(sent), Data: []byte(data), End: len(got) == len(want)}}})
+				sent += len(data)
+			}
+			if m.Event != 0 {
+				c.ack(m.Event)
+			}
+			over = m.GetOver() != nil
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: it is said to wait after %v bytes, want %v", script, got, want)
+		}
+	}
+	h.empty()
 }
 
 // A held reservation that is not renewed ends even though the stream exists.

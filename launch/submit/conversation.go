@@ -159,7 +159,7 @@ func (c *conversation) serve(ctx context.Context) {
 	wait, broke := retryFirst, time.Time{}
 	for first := true; ; first = false {
 		heard, err := c.attempt(ctx, !broke.IsZero())
-		if isMessageFault(err) {
+		if isMessageFault(err) && (heard || !first) { // of a node that takes no part yet, it is that node's alone
 			c.fail(ctx, fmt.Errorf("%s: %w", c.node, err))
 		}
 		switch {
@@ -272,7 +272,7 @@ func (c *conversation) attempt(life context.Context, again bool) (heard bool, er
 		default:
 			return heard, plain(err)
 		}
-		if !heard && again {
+		if !heard && again && !c.hasFailed() {
 			c.emit(ctx, event{back: true})
 		}
 		heard = true
@@ -396,6 +396,7 @@ func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error
 	case *gatepb.ToSubmitter_Taken:
 		if c.feed != nil {
 			c.feed.acknowledged(say.Taken.Bytes)
+			c.feed.demanded(say.Taken.Bytes, say.Taken.Wants)
 			c.poke()
 		}
 		return nil
@@ -403,6 +404,9 @@ func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error
 		c.mu.Lock()
 		c.hold = say.Ok.Hold
 		c.mu.Unlock()
+		if c.feed != nil {
+			c.feed.setDemand(say.Ok.Wants)
+		}
 	case *gatepb.ToSubmitter_Nok, *gatepb.ToSubmitter_Cancelled:
 		c.mu.Lock()
 		c.ended = true

@@ -491,6 +491,7 @@ func (d *driver) feed() {
 			d.talks[p.Node].feed.join()
 		}
 	}
+	d.stdin.byLine, d.stdin.wanted = isTerminal(d.job.Stdin), isNull(d.job.Stdin)
 	go d.stdin.read(d.job.Stdin) // ends with the input, or with d.stdin
 }
 

@@ -2,7 +2,10 @@ package submit
 
 import (
 	"io"
+	"os"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
@@ -24,6 +27,8 @@ type stdin struct {
 	start   uint64
 	ended   bool // end of the input was read
 	over    bool // no more input is wanted
+	byLine  bool // a terminal's: each Read waits until a process waits for more. Otherwise only the first does
+	wanted  bool // a process has waited for input, or nobody else could have it
 }
 
 func newStdin() *stdin {
@@ -33,10 +38,11 @@ func newStdin() *stdin {
 }
 
 // read reads the input to its end, or until no feeder wants any. It may still block in a Read after
-// that.
+// that. It reads nothing before a process waits for it: an input that none reads is left to whoever has
+// it next, such as the loop of a shell, or the shell itself.
 func (in *stdin) read(r io.Reader) {
 	buf := make([]byte, inputPiece)
-	for {
+	for in.isWantedNow() {
 		n, err := r.Read(buf)
 		in.mu.Lock()
 		for !in.over && !in.hasRoom(n) {
@@ -53,6 +59,31 @@ func (in *stdin) read(r io.Reader) {
 			return
 		}
 	}
+}
+
+// isWantedNow waits until a process waits for input, and reports false if none will.
+func (in *stdin) isWantedNow() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for !in.over && !in.isWanted() {
+		in.room.Wait()
+	}
+	return !in.over
+}
+
+// isWanted reports whether to read more. The caller must hold mu.
+func (in *stdin) isWanted() bool {
+	if in.wanted && !in.byLine {
+		return true
+	}
+	end := in.start + uint64(len(in.held))
+	for _, f := range in.feeders {
+		if !f.onDemand || f.wants && f.taken == end {
+			in.wanted = true
+			return true
+		}
+	}
+	return len(in.feeders) == 0
 }
 
 // hasRoom reports whether n more bytes may be kept. The caller must hold mu.
@@ -94,6 +125,24 @@ type feeder struct {
 	taken   uint64
 	sent    uint64 // at least taken
 	endSent bool   // the end of the input was sent
+
+	onDemand bool // its node says when the process waits for input
+	wants    bool // it does, for more than taken
+}
+
+// setDemand records whether the node says when its process waits for input.
+func (f *feeder) setDemand(says bool) {
+	f.in.mu.Lock()
+	defer f.in.mu.Unlock()
+	f.onDemand = says
+}
+
+// demanded records whether the process waits for more than what it took. It follows acknowledged.
+func (f *feeder) demanded(bytes uint64, wants bool) {
+	f.in.mu.Lock()
+	defer f.in.mu.Unlock()
+	f.wants = wants && bytes == f.taken
+	f.in.room.Broadcast()
 }
 
 // join makes the feeder send, from the first byte on. Call it before anything is read.
@@ -165,5 +214,26 @@ func (f *feeder) restart(taken uint64) {
 	f.in.mu.Lock()
 	defer f.in.mu.Unlock()
 	f.took(taken)
-	f.sent, f.endSent = f.taken, false
+	f.sent, f.endSent, f.wants = f.taken, false, false
+}
+
+// isNull reports whether an input is that of jobs without any, of which nothing can be lost.
+func isNull(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	null, nullErr := os.Stat(os.DevNull)
+	return err == nil && nullErr == nil && os.SameFile(info, null)
+}
+
+// isTerminal reports whether an input is the terminal of this process's session.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err == nil
 }

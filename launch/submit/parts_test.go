@@ -114,6 +114,71 @@ func TestFeederThatIsClosed(t *testing.T) {
 	}
 }
 
+// unread is an input that must not be read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the input was read, though no process waits for it")
+	return 0, io.EOF
+}
+
+// An input is not read before a process waits for it. A terminal is read again only when one waits for more.
+func TestInputIsReadWhenItIsWanted(t *testing.T) {
+	f := &feeder{in: newStdin(), poke: func() {}, onDemand: true}
+	f.join()
+	f.demanded(4, true) // it has not taken as many
+	f.in.close()
+	f.in.read(unread{t})
+
+	for _, byLine := range []bool{false, true} {
+		f := &feeder{in: newStdin(), poke: func() {}, onDemand: true}
+		f.in.byLine = byLine
+		f.join()
+		wanted := func() bool {
+			f.in.mu.Lock()
+			defer f.in.mu.Unlock()
+			return f.in.isWanted()
+		}
+		if wanted() {
+			t.Error("wanted at once")
+		}
+		f.demanded(0, true)
+		if !wanted() {
+			t.Error("not wanted though a process waits")
+		}
+		f.in.held = []byte("line\n") // as read adds it
+		if wanted() == byLine {
+			t.Errorf("by line %t: wanted %t, with a line that was not taken", byLine, !byLine)
+		}
+		f.next()
+		f.acknowledged(5)
+		f.demanded(5, false)
+		if wanted() == byLine {
+			t.Errorf("by line %t: wanted %t, though the process computes", byLine, !byLine)
+		}
+		f.demanded(5, true)
+		if !wanted() {
+			t.Errorf("by line %t: not wanted though the process waits", byLine)
+		}
+		f.restart(5)
+		if wanted() == byLine {
+			t.Errorf("by line %t: wanted %t on the next stream, which has not said so", byLine, !byLine)
+		}
+	}
+}
+
+// A job whose processes read no input leaves it to whoever reads it next, such as the loop of a shell.
+func TestInputOfAJobThatReadsNone(t *testing.T) {
+	w := newWorld(t, "a/n1:1")
+	w.nodes["a/n1"].demands = true
+	j := jobOf(t, 1, io.Discard)
+	j.Stdin = unread{t}
+	if _, err := w.run(j); err != nil {
+		t.Error(err)
+	}
+	w.idle()
+}
+
 // All replicas get all of the input, each at its pace; one that takes nothing makes the others wait
 // only when a bound is reached, and not when it has left.
 func TestFeedersOfReplicas(t *testing.T) {

@@ -57,6 +57,7 @@ type node struct {
 	outdated bool // knows no replicas
 	mute     bool // does not say TakenForDead
 	settled  bool // starts no process in the place of a lost replica
+	demands  bool // says when rank 0 waits for input
 
 	mu       sync.Mutex
 	node     *reserve.Node
@@ -329,7 +330,7 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 	answer, actions := t.n.node.Receive(reserve.Requester{Identity: "me"}, r, time.Now())
 	switch a := answer.(type) {
 	case reserve.OK:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()), Replicas: !t.n.outdated, Spares: !t.n.outdated, Detects: !t.n.outdated && !t.n.mute, Newcomers: !t.n.outdated && !t.n.settled}}})
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()), Replicas: !t.n.outdated, Spares: !t.n.outdated, Detects: !t.n.outdated && !t.n.mute, Newcomers: !t.n.outdated && !t.n.settled, Wants: t.n.demands}}})
 	case reserve.NOK:
 		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}})
 		return true

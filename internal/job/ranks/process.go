@@ -172,20 +172,20 @@ func start(ctx context.Context, j Job, rank int, place string, key *os.File, out
 	if s.Stdout, s.Stderr, err = output.Of(Place{Host: j.Label, Rank: rank}); err != nil {
 		return nil, err
 	}
-	if rank == 0 {
-		stdin, feed, err := input(j.Stdin)
-		if err != nil {
-			return nil, err
-		}
-		s.Stdin = stdin
-		if feed != nil {
-			defer func() {
-				stdin.(*os.File).Close()
-				go feed() // ends with the input, or when the pipe has no reader
-			}()
-		}
+	if rank != 0 {
+		return Start(ctx, s)
 	}
-	return Start(ctx, s)
+	stdin, feed, err := input(j.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	s.Stdin = stdin
+	p, err := Start(ctx, s)
+	if feed != nil {
+		stdin.(*os.File).Close()
+		go feed(p) // ends with the input, or when the pipe has no reader
+	}
+	return p, err
 }
 
 // environment is the rank's environment. Variables that contradict the location of its peers, their
@@ -220,29 +220,45 @@ func SpareEnvironment(spares int, replacements []uint32) []string {
 
 // input is what rank 0 reads instead of r. It does not get a terminal: the rank is in its own
 // process group, and the kernel stops background processes that read from a terminal. So feed
-// copies the terminal's input as long as this process itself is in the foreground. If feed is not
-// nil, the caller closes the file once the rank has it.
-func input(r io.Reader) (stdin io.Reader, feed func(), err error) {
-	if f, ok := r.(*os.File); ok {
-		foreground, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
-		if err != nil {
-			return f, nil, nil // not this session's terminal
-		}
-		if foreground != unix.Getpgrp() {
-			return nil, nil, nil
-		}
-	}
-	if r == nil {
+// copies the terminal's input, as the rank wants it and as long as this process itself is in the
+// foreground. If feed is not nil, the caller closes the file once the rank has it, and calls feed with the
+// process, nil if there is none.
+func input(r io.Reader) (stdin io.Reader, feed func(*Process), err error) {
+	terminal, ok := r.(*os.File)
+	switch {
+	case ok && !isTerminal(terminal):
+		return terminal, nil, nil // not this session's terminal
+	case ok && !isForeground(terminal):
+		return nil, nil, nil
+	case r == nil:
 		return nil, nil, nil
 	}
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	return theirs, func() {
-		io.Copy(ours, r)
-		ours.Close()
+	return theirs, func(p *Process) {
+		defer ours.Close()
+		switch {
+		case p == nil:
+		case terminal != nil:
+			feedTerminal(ours, terminal, p.PID())
+		default:
+			io.Copy(ours, r)
+		}
 	}, nil
+}
+
+// isTerminal reports whether a file is the terminal of this process's session.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err == nil
+}
+
+// isForeground reports whether this process may read its session's terminal.
+func isForeground(terminal *os.File) bool {
+	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }
 
 // Wait returns when the process, its children and the copying of its output have ended. The error

@@ -36,8 +36,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// parts are those that only some systems have.
+var parts = map[string]func(arg string){}
+
 // play runs a rank, or its child.
 func play(part, arg string) {
+	if f := parts[part]; f != nil {
+		f(arg)
+		return
+	}
 	rank, _ := strconv.Atoi(os.Getenv(EnvRank))
 	switch part {
 	case "exit": // "1=3,2=4": rank 1 ends with 3, rank 2 with 4, others wait to be ended
@@ -103,8 +110,11 @@ func play(part, arg string) {
 		if err := Run(context.Background(), jobOf(arg, "", 1, os.Stdin, os.Stdout)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-	case "launch stubborn": // a job of one that holds a file
-		Run(context.Background(), jobOf("stubborn", arg, 1, nil, os.Stdout))
+	case "launch stubborn", "launch family": // a job of one that holds a file, itself or by its child
+		Run(context.Background(), jobOf(strings.TrimPrefix(part, "launch "), arg, 1, nil, os.Stdout))
+	case "family": // lives, with a stubborn child
+		leave(arg, false)
+		forever()
 	}
 }
 

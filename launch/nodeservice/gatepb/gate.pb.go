@@ -4046,7 +4046,7 @@ type Opened struct {
 	Folder        []byte                 `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"`    // of the job; empty when it could not be made
 	Fault         []byte                 `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`      // why not, for people
 	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`     // as in Taken
-	Version       uint32                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of this protocol: 1
+	Version       uint32                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of this protocol: 2
 	Waits         bool                   `protobuf:"varint,5,opt,name=waits,proto3" json:"waits,omitempty"`     // no Launch has come yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
