@@ -124,7 +124,7 @@ func (e *SignalError) ExitCode() int { return 128 + int(e.Signal) }
 // process receives one of EndSignals, the others get SIGTERM and, 2 s later, SIGKILL. The
 // error is an *ExitError of the process that failed first, a *SignalError, or wraps the cause of
 // ctx's end. A signal that this process was started to ignore, as by nohup, ends nothing. See also
-// Job.Survive. On Linux, if this process dies, so do the ranks, but not what they have started.
+// Job.Survive. If this process is killed, the ranks end too, with what they have started.
 func Run(ctx context.Context, j Job) error {
 	if err := j.Check(); err != nil {
 		return err
@@ -152,6 +152,8 @@ func Run(ctx context.Context, j Job) error {
 		defer lines.Close() // the rank got the error of a failed write
 		output = lines
 	}
+	g := startGuard(dir)
+	defer g.end()
 	var running sync.WaitGroup
 	ended := &endings{survive: j.Survive, fail: fail}
 	defer holdThread()()
@@ -164,8 +166,10 @@ func Run(ctx context.Context, j Job) error {
 			started = false
 			break
 		}
+		g.add(p.PID())
 		running.Go(func() {
 			err := p.Wait()
+			g.remove(p.PID())
 			if lost := p.OutputError(); lost != nil {
 				fail(&ExitError{Rank: rank, Status: 1, Err: fmt.Errorf("its output: %w", lost)})
 			}
