@@ -279,8 +279,15 @@ func (l *Link) Receive() (*gatepb.FromAgent, error) {
 	if err := readFrame(l.c, m); err != nil {
 		return nil, err
 	}
+	if t := m.GetTaken(); t != nil && !l.SaysWants() {
+		t.Wants = true
+	}
 	return m, nil
 }
+
+// SaysWants reports whether the agent says when rank 0 waits for input. Of an older one it counts as
+// always waiting.
+func (l *Link) SaysWants() bool { return l.Opened.Version >= 2 }
 
 // Close closes the connection.
 func (l *Link) Close() error { return l.c.Close() }

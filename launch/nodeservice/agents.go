@@ -277,9 +277,7 @@ func (b *booking) setLink(link *jobagent.Link) bool {
 		return false
 	}
 	b.link, b.folder = link, string(link.Opened.Folder)
-	b.input.taken.Store(link.Opened.Taken)
-	b.input.wants.Store(false)
-	b.input.eager.Store(link.Opened.Version < wantsVersion)
+	b.taken.Store(&gatepb.Taken{Bytes: link.Opened.Taken, Wants: !link.SaysWants()})
 	if b.released {
 		go link.Send(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
 	}
@@ -339,15 +337,9 @@ func (b *booking) handleAgent(m *gatepb.FromAgent) error {
 	return nil
 }
 
-// wantsVersion is the first version of the protocol with agents in which they say that rank 0 waits for
-// input.
-const wantsVersion = 2
-
 // tookInput passes on how much of the input was taken, and whether more is wanted.
 func (b *booking) tookInput(m *gatepb.Taken) {
-	m.Wants = m.Wants || b.input.eager.Load()
-	b.input.taken.Store(m.Bytes)
-	b.input.wants.Store(m.Wants)
+	b.taken.Store(m)
 	b.sendStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: m}})
 }
 

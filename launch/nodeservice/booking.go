@@ -58,11 +58,11 @@ type booking struct {
 	committed bool
 	ending    bool // finish was called
 
-	begun     atomic.Pointer[program] // program, for the streams' readers
-	events    *jobagent.Events        // a copy of the agent's
-	input     inputTaken              // what became of the input
-	staged    chan *gatepb.StagedFile // the agent's answer about a file
-	ctx       context.Context         // cancelled with the reason why the booking ends
+	begun     atomic.Pointer[program]      // program, for the streams' readers
+	events    *jobagent.Events             // a copy of the agent's
+	taken     atomic.Pointer[gatepb.Taken] // what the agent said of the input last
+	staged    chan *gatepb.StagedFile      // the agent's answer about a file
+	ctx       context.Context              // cancelled with the reason why the booking ends
 	stop      context.CancelCauseFunc
 	busy      context.Context         // not done while processes run
 	idle      context.CancelCauseFunc // ends busy
@@ -94,13 +94,6 @@ type booking struct {
 type changes struct {
 	joined []watch.Host // those that have joined it
 	dead   []string     // those that its watch here has taken for dead
-}
-
-// inputTaken is what the agent says of the input.
-type inputTaken struct {
-	taken atomic.Uint64 // bytes that it has passed on
-	wants atomic.Bool   // rank 0 waits for more than these
-	eager atomic.Bool   // it does not say so: it is one of an older version
 }
 
 func (k *NodeService) newBooking(who Asker, ask reserve.Ask) *booking {
@@ -157,9 +150,9 @@ func (b *booking) launch() {
 	b.reportAbsent(b.program)
 	m := &gatepb.Launch{Start: b.program.start, Helper: []byte(b.k.opts.Helper)}
 	b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Launch{Launch: m}})
-	b.program.start = nil // the agent has it now, and the job's key with it
-	if b.input.eager.Load() {
-		b.tookInput(&gatepb.Taken{Bytes: b.input.taken.Load()})
+	b.program.start = nil                          // the agent has it now, and the job's key with it
+	if taken := b.taken.Load(); taken.GetWants() { // an agent that does not say so does not say this either
+		b.tookInput(taken)
 	}
 	b.run()
 }

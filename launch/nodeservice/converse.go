@@ -133,14 +133,15 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 			return
 		}
 		c.attach(b)
+		taken := b.taken.Load()
 		answer = &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{
-			Started: b.program != nil, Committed: b.committed, Taken: b.input.taken.Load(),
+			Started: b.program != nil, Committed: b.committed, Taken: taken.GetBytes(),
 		}}}
 		if len(b.dead) > 0 {
 			c.out <- b.takenForDead() // has room, as nothing was sent on this stream
 		}
-		if b.input.wants.Load() {
-			c.out <- &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: &gatepb.Taken{Bytes: b.input.taken.Load(), Wants: true}}}
+		if taken.GetWants() {
+			c.out <- &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: taken}}
 		}
 	})
 	return answer, err

@@ -76,7 +76,7 @@ func TestMeasure(t *testing.T) {
 				return []string{err.Error()}
 			}
 			for _, e := range r.Distances {
-				got = append(got, fmt.Sprint(e.Node, " ", time.Duration(e.LatencyNs), e.Fault))
+				got = append(got, fmt.Sprint(e.Node, " ", time.Duration(e.LatencyNs), string(e.Fault)))
 			}
 			return got
 		}

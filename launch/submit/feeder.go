@@ -123,7 +123,8 @@ type feeder struct {
 
 	// Guarded by in.mu.
 	taken   uint64
-	sent    uint64 // at least taken
+	sent    uint64 // on this stream; at least taken
+	most    uint64 // that was sent on any
 	endSent bool   // the end of the input was sent
 
 	onDemand bool // its node says when the process waits for input
@@ -141,7 +142,9 @@ func (f *feeder) setDemand(says bool) {
 func (f *feeder) demanded(bytes uint64, wants bool) {
 	f.in.mu.Lock()
 	defer f.in.mu.Unlock()
-	f.wants = wants && bytes == f.taken
+	if bytes == f.taken {
+		f.wants = wants
+	}
 	f.in.room.Broadcast()
 }
 
@@ -191,6 +194,7 @@ func (f *feeder) next() *gatepb.ToNode {
 	}
 	m := &gatepb.Input{Offset: f.sent, Data: append([]byte(nil), piece...), End: end}
 	f.sent += uint64(len(piece))
+	f.most = max(f.most, f.sent)
 	f.endSent = end
 	return &gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: m}}
 }
@@ -203,8 +207,8 @@ func (f *feeder) acknowledged(bytes uint64) {
 }
 
 func (f *feeder) took(bytes uint64) {
-	if f.hasJoined() && bytes > f.taken && bytes <= f.sent {
-		f.taken = bytes
+	if f.hasJoined() && bytes > f.taken && bytes <= f.most {
+		f.taken, f.sent, f.wants = bytes, max(f.sent, bytes), false // of what an earlier stream brought the node may say so late
 		f.in.trim()
 	}
 }

@@ -2,7 +2,9 @@ package submit
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,6 +166,15 @@ func TestInputIsReadWhenItIsWanted(t *testing.T) {
 		if wanted() == byLine {
 			t.Errorf("by line %t: wanted %t on the next stream, which has not said so", byLine, !byLine)
 		}
+		f.in.held = []byte("more\n")
+		f.next()
+		f.restart(5) // the process took it, and the node says so on the next stream only
+		f.acknowledged(10)
+		f.demanded(10, true)
+		f.demanded(5, false) // of before
+		if !wanted() || f.next() != nil {
+			t.Errorf("by line %t: what was taken is sent again, or no more is read", byLine)
+		}
 	}
 }
 
@@ -269,7 +280,7 @@ func TestFilesAreNamedByWhereTheyAre(t *testing.T) {
 		t.Error(err)
 	}
 	os.Chmod("prog", 0o600)
-	if _, _, err := Program("./prog"); err == nil || !strings.Contains(err.Error(), "chmod +x") {
+	if _, _, err := Program("./prog"); !errors.Is(err, fs.ErrPermission) {
 		t.Error(err)
 	}
 }

@@ -233,7 +233,7 @@ func TestReplaceElsewhereThanBefore(t *testing.T) {
 	w.nodes["b/n1"].life = killed
 	w.nodes["d/n1"].breaks = func(c *talk, m *gatepb.ToNode) bool {
 		if m.GetStart() != nil {
-			c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{What: gatepb.Refused_START, Reason: "invalid", Text: "no disk"}}})
+			c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{What: gatepb.Refused_START, Reason: "invalid", Text: []byte("no disk")}}})
 		}
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,19 +113,22 @@ func (d *demand) isReading(dir, call string) bool {
 		return n
 	}
 	old := func(n int) bool { return runtime.GOARCH == "amd64" && number == n }
+	stack, err := strconv.ParseUint(strings.TrimPrefix(words[len(words)-2], "0x"), 16, 64)
 	switch {
+	case err != nil || strconv.IntSize == 64 && stack < 1<<32: // a program of 32 bits: its calls have other numbers
+		return d.isHeld(dir)
 	case number == unix.SYS_READ, number == unix.SYS_READV, number == unix.SYS_PREADV2, number == unix.SYS_SPLICE, number == unix.SYS_TEE:
 		return d.is(dir, int(int32(argument(0))))
 	case number == unix.SYS_SENDFILE:
 		return d.is(dir, int(int32(argument(1))))
 	case number == unix.SYS_PPOLL, old(oldPoll): // which descriptors it waits for is in its memory
-		return argument(1) > 0 && d.isStdin(dir)
+		return argument(1) > 0 && d.isHeld(dir)
 	case number == unix.SYS_PSELECT6, old(oldSelect):
-		return argument(0) > 0 && d.isStdin(dir)
+		return argument(0) > 0 && d.isHeld(dir)
 	case number == unix.SYS_EPOLL_PWAIT, number == unix.SYS_EPOLL_PWAIT2, old(oldEpollWait):
 		return d.isPolled(dir, int(int32(argument(0))))
 	case number == unix.SYS_IO_URING_ENTER:
-		return d.isStdin(dir)
+		return d.isHeld(dir)
 	}
 	return false
 }
@@ -153,6 +157,15 @@ func (d *demand) is(dir string, fd int) bool {
 }
 
 func (d *demand) isStdin(dir string) bool { return d.is(dir, 0) }
+
+// isHeld reports whether any descriptor of a process is the pipe.
+func (d *demand) isHeld(dir string) bool {
+	all, _ := os.ReadDir(dir + "fd")
+	return slices.ContainsFunc(all, func(e fs.DirEntry) bool {
+		name, err := os.Readlink(dir + "fd/" + e.Name())
+		return err == nil && name == d.pipe
+	})
+}
 
 // isNonblocking reports whether the standard input of a process does not block.
 func isNonblocking(dir string) bool {

@@ -52,9 +52,9 @@ func NewOutput(form string, stdout, stderr io.Writer) (Output, error) {
 // [rank] or [rank.copy] of replicas. A line of more than 64 KiB is split. A nil writer discards.
 func Lines(stdout, stderr io.Writer) Output { return LiveLines(stdout, stderr, false, false) }
 
-// LiveLines is Lines for an output that somebody watches: of a line that does not go on for 50 ms, such
-// as a prompt, what there is of it is passed on. If another process writes meanwhile, its output begins
-// a line of its own, and so does the rest of the broken one.
+// LiveLines is Lines for an output that somebody watches: of a line of rank 0, which has the input, that
+// does not go on for 50 ms, such as a prompt, what there is of it is passed on. If another process writes
+// meanwhile, its output begins a line of its own, and so does the rest of the broken one.
 func LiveLines(stdout, stderr io.Writer, isStdoutLive, isStderrLive bool) Output {
 	m := &merged{live: map[string]bool{"stdout": isStdoutLive, "stderr": isStderrLive}}
 	m.form = func(out []byte, p Place, stream string, line []byte) []byte {
@@ -120,7 +120,7 @@ type merged struct {
 func (m *merged) Of(p Place) (stdout, stderr io.Writer, err error) {
 	add := func(to io.Writer, stream string) io.Writer {
 		w := &lineWriter{to: to, all: m, form: func(out, line []byte) []byte { return m.form(out, p, stream, line) }}
-		if m.live[stream] {
+		if m.live[stream] && p.Rank == 0 {
 			w.late = time.AfterFunc(partialTime, w.passPartial)
 			w.late.Stop()
 		}

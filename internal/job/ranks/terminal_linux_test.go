@@ -149,7 +149,7 @@ func TestWants(t *testing.T) {
 			}
 			defer ours.Close()
 			ready := make(chan struct{})
-			said := &listener{heard: func(string) { close(ready) }}
+			said := struct{ io.Writer }{&listener{heard: func(string) { close(ready) }}}
 			tc.spec.Stdin, tc.spec.Stdout, tc.spec.Stderr = theirs, said, io.Discard
 			p, err := Start(ctx, tc.spec)
 			theirs.Close()
