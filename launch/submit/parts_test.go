@@ -178,11 +178,28 @@ func TestInputIsReadWhenItIsWanted(t *testing.T) {
 	}
 }
 
+// writerFunc is called at each Write.
+type writerFunc func()
+
+// Write implements io.Writer.
+func (f writerFunc) Write(b []byte) (int, error) {
+	f()
+	return len(b), nil
+}
+
 // A job whose processes read no input leaves it to whoever reads it next, such as the loop of a shell.
 func TestInputOfAJobThatReadsNone(t *testing.T) {
 	w := newWorld(t, "a/n1:1")
 	w.nodes["a/n1"].demands = true
-	j := jobOf(t, 1, io.Discard)
+	heard := make(chan struct{})
+	w.nodes["a/n1"].life = func(p *process) { // ends when the submitter has long had the occasion
+		for range 20 {
+			p.say("line\n")
+			<-heard
+		}
+		p.exit(0, "")
+	}
+	j := jobOf(t, 1, writerFunc(func() { heard <- struct{}{} }))
 	j.Stdin = unread{t}
 	if _, err := w.run(j); err != nil {
 		t.Error(err)

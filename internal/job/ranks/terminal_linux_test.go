@@ -137,6 +137,7 @@ func TestWants(t *testing.T) {
 		"its child sleeps":          {script("echo ready; sleep 1000; true"), "", false},
 		"waits for something else":  {part("polite"), "", false},
 		"has more to read":          {script("echo ready; exec sleep 1000"), "more", false},
+		"does not block, has more":  {part("nonblocking"), "more", false},
 		"has closed its input":      {script("exec <&-; echo ready; read x; exec sleep 1000"), "", false},
 		"its child has another one": {script("echo ready; cat </dev/zero >/dev/null"), "", false},
 	} {
