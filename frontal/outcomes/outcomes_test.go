@@ -355,7 +355,7 @@ func TestRunsAreBounded(t *testing.T) {
 	for i := range 2 * maxRuns {
 		m.Failed("siteb", Pair{fmt.Sprint("a", i), fmt.Sprint("b", i)}, 1, overlay.Relay, "silence", now)
 	}
-	tm := m.of("siteb", 1).tech(overlay.Relay)
+	tm := m.of("siteb", 1, now).tech(overlay.Relay)
 	if r := tm.runs[Pair{}]; len(tm.runs) > maxRuns || r == nil || len(r.own) > maxCounted || len(r.far) > maxCounted || !r.fails(Pair{}) {
 		t.Errorf("%d runs, %+v", len(tm.runs), r)
 	}

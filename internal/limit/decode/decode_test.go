@@ -217,17 +217,17 @@ func regular(n int) map[string]proto.Message {
 		withdraw.Processes = append(withdraw.Processes, &controlpb.Withdrawal{Process: process, Generation: 1 << 60})
 		resolve.Questions = append(resolve.Questions, &controlpb.Question{Process: process})
 	}
-	manifest, start := &gatepb.Manifest{Name: "program"}, &gatepb.Start{Argv: []string{"program"}}
+	manifest, start := &gatepb.Manifest{Name: []byte("program")}, &gatepb.Start{Argv: gatepb.Bytes([]string{"program"})}
 	for range min(n/34, 65536) {
 		manifest.Sums = append(manifest.Sums, make([]byte, 32))
 	}
 	for i := range min(n/40, 10_000) {
 		start.Nodes = append(start.Nodes, &gatepb.NodeOfJob{Node: fmt.Sprintf("alpha/n%d", i), Ranks: []uint32{uint32(i)}})
-		start.Environment = append(start.Environment, "SOME_VARIABLE=value")
+		start.Environment = append(start.Environment, []byte("SOME_VARIABLE=value"))
 	}
 	jobs := &gatepb.JobsResponse{}
 	for range n / 300 {
-		jobs.Jobs = append(jobs.Jobs, &gatepb.JobHere{Job: process.Job, State: "running", By: "alpha/n1", User: "alice", Argv: []string{"program", "argument"}, Places: []*gatepb.Process{{Rank: 1}, {Rank: 2}}})
+		jobs.Jobs = append(jobs.Jobs, &gatepb.JobHere{Job: process.Job, State: "running", By: "alpha/n1", User: "alice", Argv: gatepb.Bytes([]string{"program", "argument"}), Places: []*gatepb.Process{{Rank: 1}, {Rank: 2}}})
 	}
 	return map[string]proto.Message{
 		"hosts": hosts, "hosts at the desk": told, "register": register, "withdraw": withdraw, "resolve": resolve, "answers": known, "jobs": jobs,
