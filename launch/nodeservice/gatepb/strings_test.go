@@ -12,6 +12,7 @@ var text = map[string]string{
 	"job": "a job's id", "job_key": "a job's key", "node": "SITE/NODE", "nodes": "SITE/NODE", "by": "SITE/NODE", "from": "SITE/NODE",
 	"user": "checked by overlay.CheckAccount", "groups": "read by package jobgroups", "reason": "a reserve.Reason", "state": "a word of package reserve",
 	"signal": "the name of a signal", "name": "of a limit, or of a signal", "why": "of a death: a sentence of the submitter's own", "stale": "came in a string",
+	"note": "printable text, made by package offer",
 }
 
 // Whatever an operating system says is bytes: it need not be UTF-8, and a message with a string that is
