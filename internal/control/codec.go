@@ -45,17 +45,25 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		}
 		r = &received{message: m}
 	}
+	if err := r.decode(data); r.refused == nil || !r.served {
+		return err // which ends the call
+	}
+	return nil // for an error gRPC's server would send a status of its own at once
+}
+
+// decode decodes the message unless it is refused. What is too long is not even copied.
+func (r *received) decode(data mem.BufferSlice) error {
+	if r.refused = decode.CheckLength(data.Len(), r.message); r.refused != nil {
+		return r.refused
+	}
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
 	cost, err := decode.Check(buf.ReadOnlyData(), r.message)
 	if err == nil && r.count != nil {
 		err = r.count(cost)
 	}
-	if err != nil {
-		if r.refused = err; r.served {
-			return nil // for an error gRPC's server would send a status of its own at once
-		}
-		return err // which ends the call
+	if r.refused = err; err != nil {
+		return err
 	}
 	return proto.Unmarshal(buf.ReadOnlyData(), r.message)
 }

@@ -38,14 +38,22 @@ func Bounds(m proto.Message) (bytes, memory int) {
 	return MaxBytes, MaxMemory
 }
 
+// CheckLength fails with an overlay.ErrOverloaded if n bytes are too long for a message of m's type.
+func CheckLength(n int, m proto.Message) error {
+	if most, _ := Bounds(m); n > most {
+		return fmt.Errorf("%w: a %s of %d bytes; at most %d are taken", overlay.ErrOverloaded, m.ProtoReflect().Descriptor().FullName(), n, most)
+	}
+	return nil
+}
+
 // Check returns at least the memory that b will take as a message of m's type, m included. It fails
 // with an overlay.ErrOverloaded, and has allocated nothing, if b is too long or would take too much.
 // A malformed b is not an error: decoding it fails, and takes no more than that.
 func Check(b []byte, m proto.Message) (cost int, err error) {
-	bytes, memory := Bounds(m)
-	if len(b) > bytes {
-		return 0, fmt.Errorf("%w: a %s of %d bytes; at most %d are taken", overlay.ErrOverloaded, m.ProtoReflect().Descriptor().FullName(), len(b), bytes)
+	if err := CheckLength(len(b), m); err != nil {
+		return 0, err
 	}
+	_, memory := Bounds(m)
 	most := perByte*len(b) + memory
 	w := walk{left: most}
 	if w.message(shapeOf(m.ProtoReflect()), b, maxDepth); w.left < 0 {
