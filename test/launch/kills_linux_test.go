@@ -187,7 +187,7 @@ func (r *killRun) strike(ctx context.Context, k kill) bool {
 }
 
 // killSite kills all daemons and processes of a site but for the starters of accounts, which the lab
-// starts once.
+// starts once. They are known by their numbers: their program is that of all daemons.
 func (r *killRun) killSite(site string) {
 	for _, d := range r.w.Daemons() {
 		if strings.HasPrefix(d.Name, "helper "+site+"/") || d.Name == "frontal "+site {
@@ -195,12 +195,11 @@ func (r *killRun) killSite(site string) {
 		}
 	}
 	for _, node := range []string{site + "/n1", site + "/n2"} {
-		for _, pid := range r.w.processesAt(node) {
-			if exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); filepath.Base(exe) == "isthmus-starter" {
-				continue
-			}
-			syscall.Kill(pid, syscall.SIGKILL)
+		starter := 0
+		if d := r.w.Starter(node); d != nil {
+			starter = d.PID()
 		}
+		r.w.signalAll(node, syscall.SIGKILL, starter)
 	}
 }
 
@@ -398,7 +397,8 @@ func TestKills(t *testing.T) {
 	for _, kernel := range kernels {
 		w.kills(t, "without/"+kernel, kernel, func(r *killRun) { references[kernel] = r.reference() })
 	}
-	for i := 0; !t.Failed() || len(c.Failed) > 0; i++ {
+	const most = 3 // failed runs: a world that does not come back fails all that follow
+	for i := 0; len(c.Failed) < most && (!t.Failed() || len(c.Failed) > 0); i++ {
 		rng := rand.New(rand.NewPCG(c.Seed, uint64(i)))
 		kernel := kernels[i%len(kernels)]
 		ref := references[kernel]
