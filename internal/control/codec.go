@@ -11,6 +11,8 @@ import (
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/isthmus-grid/isthmus/internal/limit/decode"
 )
@@ -120,6 +122,41 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 		d.Methods[i] = method
 	}
 	r.ServiceRegistrar.RegisterService(&d, impl)
+}
+
+// services are what a server is to offer, before there is one.
+type services []struct {
+	desc *grpc.ServiceDesc
+	impl any
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (s *services) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	*s = append(*s, struct {
+		desc *grpc.ServiceDesc
+		impl any
+	}{desc, impl})
+}
+
+// longest returns how many bytes the longest request of any of the calls may have: gRPC keeps nothing of
+// one that is longer, which the codec would refuse when all of it is in memory.
+func (s services) longest() int {
+	most := decode.MaxBytes
+	for _, service := range s {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service.desc.ServiceName))
+		if err != nil {
+			panic(err) // each service is generated, and so is its descriptor
+		}
+		for i, all := 0, d.(protoreflect.ServiceDescriptor).Methods(); i < all.Len(); i++ {
+			m, err := protoregistry.GlobalTypes.FindMessageByName(all.Get(i).Input().FullName())
+			if err != nil {
+				panic(err)
+			}
+			bytes, _ := decode.Bounds(m.Zero().Interface())
+			most = max(most, bytes)
+		}
+	}
+	return most
 }
 
 // share counts the latest answer of a call that this end makes, against the peer's bytes.

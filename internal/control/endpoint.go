@@ -77,13 +77,17 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 		window:   callWindow,
 		accepted: newAccounts(StandardBudget), dialled: newAccounts(dialledBudget),
 	}
-	e.rpc = grpc.NewServer(append(serverOptions(), grpc.Creds(streamCredentials{}), grpc.WaitForHandlers(true),
-		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow))...)
-	e.half = accept.NewHalfOpen(standardHalfOpen, e.turnedAway)
-	controlpb.RegisterTrustServer(Counted(e.rpc), trustService{e: e})
+	var offered services
+	controlpb.RegisterTrustServer(Counted(&offered), trustService{e: e})
 	if register != nil {
-		register(Counted(e.rpc))
+		register(Counted(&offered))
 	}
+	e.rpc = grpc.NewServer(append(serverOptions(), grpc.Creds(streamCredentials{}), grpc.WaitForHandlers(true),
+		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow), grpc.MaxRecvMsgSize(offered.longest()))...)
+	for _, s := range offered {
+		e.rpc.RegisterService(s.desc, s.impl)
+	}
+	e.half = accept.NewHalfOpen(standardHalfOpen, e.turnedAway)
 	return e
 }
 

@@ -219,3 +219,17 @@ func TestMemoryOfAnswers(t *testing.T) {
 		}
 	}
 }
+
+// A request that is longer than that of any call which a daemon offers is refused at its length: gRPC does not wait for
+// the rest, and the codec does not see it. The session goes on.
+func TestRequestLongerThanAny(t *testing.T) {
+	h, _, to := held(t, control.Budget{Bytes: 32 << 20, Calls: 100})
+	close(h.release)
+	_, err := to.Register(t.Context(), empties(&controlpb.RegisterRequest{}, 1_500_000))
+	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "larger than max") || strings.Contains(err.Error(), "isthmus.control.v1.") {
+		t.Errorf("3 MB: %v", err)
+	}
+	if _, err := to.Register(t.Context(), empties(&controlpb.RegisterRequest{}, 100)); err != nil {
+		t.Errorf("a small request after it: %v", err)
+	}
+}

@@ -125,20 +125,13 @@ func (t trustService) Renew(ctx context.Context, req *controlpb.RenewRequest) (*
 	return &controlpb.RenewResponse{Chain: chain}, nil
 }
 
-// The processes of one Cut: at most, and as many as are sent in one, so that it stays below
-// decode.MaxBytes.
-const (
-	maxCut  = 10_000
-	sentCut = 400
-)
+// sentCut is how many processes are sent in one Cut, so that it stays below decode.MaxBytes.
+const sentCut = 400
 
 // Cut implements controlpb.TrustServer.
 func (t trustService) Cut(ctx context.Context, req *controlpb.CutRequest) (*controlpb.CutResponse, error) {
 	if t.e.trust.Cut == nil {
 		return nil, Status(fmt.Errorf("%w: %v has no links to end", overlay.ErrRefused, t.e.creds.id))
-	}
-	if n := len(req.GetProcesses()); n > maxCut {
-		return nil, Status(fmt.Errorf("%w: %d processes in one call, at most %d are taken", overlay.ErrOverloaded, n, maxCut))
 	}
 	var names []overlay.ProcessName
 	for _, p := range req.GetProcesses() {

@@ -7,23 +7,14 @@ import "github.com/isthmus-grid/isthmus/internal/limit/decode"
 // hostMemory is what 20,000 hosts with short names take beside four bytes for each of theirs.
 const hostMemory = 6 << 20
 
-// DecodeBounds allows 20,000 hosts with names of usual lengths.
-func (*HostList) DecodeBounds() (bytes, memory int) { return 4 << 20, hostMemory }
+// DecodeBounds allows 20,000 hosts with names of up to 90 bytes.
+func (*HostList) DecodeBounds() (bytes, memory int) { return 2 << 20, hostMemory }
 
 // DecodeBounds allows a list of 1 MiB.
 func (*RevocationList) DecodeBounds() (bytes, memory int) { return 1<<20 + 64, decode.MaxMemory }
 
-// DecodeBounds allows 1000 processes with grants, which the version before sends in one call.
-func (*RegisterRequest) DecodeBounds() (bytes, memory int) { return 2 << 20, decode.MaxMemory }
-
-// DecodeBounds allows 1000 processes, as the version before sends.
-func (*WithdrawRequest) DecodeBounds() (bytes, memory int) { return 256 << 10, decode.MaxMemory }
-
-// DecodeBounds allows 1000 names, as the version before sends.
-func (*PublishRequest) DecodeBounds() (bytes, memory int) { return 2 << 20, decode.MaxMemory }
-
-// DecodeBounds allows 10,000 processes, as the version before sends.
-func (*CutRequest) DecodeBounds() (bytes, memory int) { return 2 << 20, decode.MaxMemory }
+// DecodeBounds allows the names of a process, all in one call.
+func (*PublishRequest) DecodeBounds() (bytes, memory int) { return 256 << 10, decode.MaxMemory }
 
 // DecodeBounds allows gRPC's 4 MiB: bytes, which take as much in memory.
 func (*StatusResponse) DecodeBounds() (bytes, memory int) { return 4 << 20, decode.MaxMemory }
