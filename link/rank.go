@@ -104,13 +104,16 @@ type record struct {
 	avoided time.Duration
 	why     string
 
-	retry     time.Time // no trial before that, unless it carries far less than at the last trial
-	wait      time.Duration
-	triedRate float64
-
 	deaths int
 	died   time.Time // of the last one that counted in deaths
 	fell   time.Time // when a carrier was last lost as silent
+}
+
+// trialRecord is what is known of trials of a relay instead of a path.
+type trialRecord struct {
+	retry     time.Time // no trial before that, unless the path carries far less than at the last one
+	wait      time.Duration
+	triedRate float64
 }
 
 // A ranker decides for one link. It judges only the class in use, and tries only a relay instead:
@@ -121,6 +124,7 @@ type ranker struct {
 	held  sum               // of consecutive readings that were held back
 	start float64           // rate at the last judgement, if the flow was in slow start then; else 0
 	kinds map[overlay.Technique]*record
+	paths map[overlay.Technique]*trialRecord // see trialsOf
 
 	trying  bool
 	from    overlay.Technique // the class that the relay replaces for the trial
@@ -151,6 +155,21 @@ func (k *ranker) recordOf(class overlay.Technique) *record {
 	return k.kinds[class]
 }
 
+// trialsOf returns the record of trials of the path that a class takes: what one class could not gain by a
+// relay, another on the same path cannot either.
+func (k *ranker) trialsOf(class overlay.Technique) *trialRecord {
+	if isHostTCP(class) {
+		class = overlay.Direct
+	}
+	if k.paths == nil {
+		k.paths = map[overlay.Technique]*trialRecord{}
+	}
+	if k.paths[class] == nil {
+		k.paths[class] = &trialRecord{}
+	}
+	return k.paths[class]
+}
+
 // next processes a reading.
 func (k *ranker) next(r reading, now time.Time) finding {
 	if r.class != k.class {
@@ -161,7 +180,7 @@ func (k *ranker) next(r reading, now time.Time) finding {
 		return k.judgeTrial(r, now)
 	}
 	if r.class != overlay.Relay && r.relay > 0 && r.rtt > fartherPart*r.relay+farther && k.age >= failFor+failRTTs*r.rtt {
-		if rec := k.recordOf(r.class); !now.Before(rec.retry) {
+		if !now.Before(k.trialsOf(r.class).retry) {
 			k.doubt = doubt{class: r.class, rate: k.held.rate(), rtt: r.rtt, far: true}
 			return wantTry
 		}
@@ -196,8 +215,9 @@ func (k *ranker) judge(r reading, rate float64, now time.Time) finding {
 	}
 	relay := k.recordOf(overlay.Relay)
 	known := !relay.at.IsZero() && now.Sub(relay.at) < fresh
+	trials := k.trialsOf(r.class)
 	switch {
-	case now.Before(rec.retry) && farFactor*rate >= rec.triedRate:
+	case now.Before(trials.retry) && farFactor*rate >= trials.triedRate:
 		return keep
 	case rate >= plenty, r.young && rate >= growFactor*start:
 		return keep
@@ -232,9 +252,9 @@ func (k *ranker) unable(now time.Time) { k.fail(k.doubt.class, k.doubt.rate, now
 
 // fail postpones the next trial.
 func (k *ranker) fail(class overlay.Technique, rate float64, now time.Time) {
-	rec := k.recordOf(class)
-	rec.wait = min(max(2*rec.wait, firstRetry), maxAvoid)
-	rec.retry, rec.triedRate = now.Add(rec.wait), rate
+	t := k.trialsOf(class)
+	t.wait = min(max(2*t.wait, firstRetry), maxAvoid)
+	t.retry, t.triedRate = now.Add(t.wait), rate
 }
 
 // judgeTrial is next during a trial.
@@ -282,7 +302,7 @@ func (k *ranker) judgeTrial(r reading, now time.Time) finding {
 func (k *ranker) avoid(now time.Time) {
 	rec, relay := k.recordOf(k.from), k.recordOf(overlay.Relay)
 	rec.put(firstAvoid, now)
-	rec.wait, rec.retry = 0, time.Time{}
+	*k.trialsOf(k.from) = trialRecord{}
 	if k.far {
 		rec.why = fmt.Sprintf("%v took %v for a round trip, and a relay less than a third of it", k.from, k.fromRTT.Round(time.Millisecond))
 		return
@@ -339,10 +359,12 @@ func (k *ranker) fellLately(class overlay.Technique, within time.Duration, now t
 // samePath reports whether connections of two classes take the same path: TCP from one host to the other does, whichever end
 // dials. Datagrams may be treated otherwise on the way, and proxies are elsewhere.
 func samePath(a, b overlay.Technique) bool {
-	tcp := func(t overlay.Technique) bool {
-		return t != 0 && t.Kind() != overlay.ByProxy && t.Kind() != overlay.BothSend
-	}
-	return a == b || tcp(a) && tcp(b)
+	return a == b || isHostTCP(a) && isHostTCP(b)
+}
+
+// isHostTCP reports whether connections of a class are TCP from one host to the other.
+func isHostTCP(t overlay.Technique) bool {
+	return t != 0 && t.Kind() != overlay.ByProxy && t.Kind() != overlay.BothSend
 }
 
 // avoids reports whether a class is avoided, and why.

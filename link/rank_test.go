@@ -101,6 +101,26 @@ func TestRank(t *testing.T) {
 	}
 }
 
+// TestRankSamePath: a relay that gained nothing over one technique is not tried soon over another on the same
+// path, which the other end may have dialled meanwhile; over one on another path it is.
+func TestRankSamePath(t *testing.T) {
+	for class, tries := range map[overlay.Technique]bool{
+		overlay.Direct: false, overlay.Reversed: false, overlay.SimultaneousOpen: false, overlay.Traversing: false, overlay.HolePunching: true,
+	} {
+		now := time.Unix(1e9, 0)
+		var k ranker
+		k.fail(overlay.Traversing, 0.04e6, now)
+		tried := false
+		for range 20 {
+			now = now.Add(rankEvery)
+			tried = tried || k.next(reading{class: class, took: rankEvery, held: true, bytes: 10e3}, now) == wantTry
+		}
+		if tried != tries {
+			t.Errorf("%v: tried %v", class, tried)
+		}
+	}
+}
+
 // TestRankLeavesSoon: a path that falls to nothing is left within half a second and a few round
 // trips, and for good after about as long again.
 func TestRankLeavesSoon(t *testing.T) {
