@@ -59,11 +59,11 @@ type Carrier struct {
 	silent bool          // questions had no answer
 	frame  int           // maximum frame size in bytes; owned by the writer
 	late   bool          // an answer is overdue
-	rtt    time.Duration
+	rtt    time.Duration // the latest round trip
 	least  time.Duration // minimum of all that were measured
-	slower bool          // the path was taken for dead, and was not
-	in     uint64        // bytes received
-	data   uint64        // of these, bytes of the stream
+	trips  trips
+	in     uint64 // bytes received
+	data   uint64 // of these, bytes of the stream
 	outN   uint64
 	counts bool // Options.Counts
 }
@@ -97,7 +97,7 @@ const (
 
 func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
 	c := &Carrier{
-		Owner: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt, least: rtt,
+		Owner: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt, least: rtt, trips: trips{mean: rtt},
 		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer), frame: minFrame,
 	}
 	c.alone = c.readAlone
@@ -489,6 +489,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	case wire.LinkPong:
 		if d, ok := c.asked.answer(h.Offset); ok {
 			c.rtt, c.least = d, min(c.least, d)
+			c.trips.add(d)
 		}
 	case wire.LinkFin:
 		if err := s.recv.Fin(h.Offset); err != nil {

@@ -98,17 +98,16 @@ const (
 )
 
 // judge decides. silence is the time since something arrived and asked the time since the
-// unanswered question (negative: there is none); answer is how long an answer may take, rtt how
-// long the last one took. load reports that data is in flight which the peer should acknowledge, or
+// unanswered question (negative: there is none); answer is how long an answer may take. load reports that data is in flight which the peer should acknowledge, or
 // that data from the peer may be in flight without this end's knowledge. idle is how long a carrier
 // without load may be silent.
-func judge(silence, asked, answer, rtt, idle time.Duration, load bool) sign {
+func judge(silence, asked, answer, idle time.Duration, load bool) sign {
 	switch {
 	case asked < 0 && (load && silence >= askLoaded || silence >= idle):
 		return ask
 	case asked < 0 || silence < asked:
 		return fine
-	case asked >= max(giveUp, 4*rtt):
+	case asked >= max(giveUp, 4*answer):
 		return gone
 	case asked >= answer+max(doubtAfter, answer):
 		return doubtful
@@ -125,9 +124,13 @@ type question struct {
 	since  int64 // tick at which it was queued; 0: no question is unanswered
 }
 
+// put records that the question was sent, again if an earlier one is unanswered: the answer to that is
+// then the one that is timed.
 func (q *question) put(tick int64) {
-	q.number++
-	q.at = time.Now()
+	if q.at.IsZero() {
+		q.number++
+		q.at = time.Now()
+	}
 	if q.since == 0 {
 		q.since = tick
 	}
@@ -204,7 +207,6 @@ func (s *Stream) look(c *Carrier, now int64) {
 // judge sends a question on a carrier, and doubts the carrier or gives it up without an answer.
 func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	if c.heard > c.asked.since {
-		c.slower = c.slower || c.silent
 		c.asked.since, c.silent = 0, false
 	}
 	asked := time.Duration(-1)
@@ -215,7 +217,7 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	if s.o.AskAfter != nil {
 		idle = s.o.AskAfter(c)
 	}
-	verdict := judge(since(c.heard), asked, c.answerTime(), c.rtt, idle, s.loaded(c))
+	verdict := judge(since(c.heard), asked, c.answerTime(), idle, s.loaded(c))
 	c.late = verdict == late
 	switch verdict {
 	case ask:
@@ -245,15 +247,21 @@ func (c *Carrier) recovers() bool {
 // receiver would not notice otherwise that its path is dead.
 func (s *Stream) loaded(c *Carrier) bool { return s.send.InFlight(c.id) > 0 || c.served > c.asking }
 
-// answerTime returns how long nothing may arrive after a question although the path is alive: the
-// minimum round trip. An answer takes longer behind much data, but then data arrives, or
-// acknowledgements. Once that was shown to be wrong it returns the latest round trip.
-func (c *Carrier) answerTime() time.Duration {
-	if c.slower {
-		return max(c.rtt, c.least)
-	}
-	return c.least
+// answerTime returns how long nothing may arrive after a question although the path is alive. An answer
+// takes longer behind much data, but then data arrives, or acknowledgements.
+func (c *Carrier) answerTime() time.Duration { return max(c.least, c.trips.bound()) }
+
+// trips estimates the round trips of a path as TCP does for its retransmission timeout (RFC 6298, section
+// 2): where they vary, because packets wait in a queue or overtake each other, an answer may take longer
+// without the path being dead.
+type trips struct{ mean, deviation time.Duration }
+
+func (t *trips) add(took time.Duration) {
+	t.deviation += ((t.mean - took).Abs() - t.deviation) / 4
+	t.mean += (took - t.mean) / 8
 }
+
+func (t *trips) bound() time.Duration { return t.mean + 4*t.deviation }
 
 // askOthers sends a question on each other carrier, which may be silent for the same reason as one
 // that carries data: whether there is another to continue on is then known as soon as that one is

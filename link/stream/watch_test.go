@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -34,8 +36,10 @@ func TestJudge(t *testing.T) {
 		{3 * time.Second, 2 * time.Second, 0, AskIdle, true, gone},
 		{3 * time.Second, 1990 * time.Millisecond, time.Second, AskIdle, true, late},
 		{16 * time.Second, 2 * time.Second, 0, AskIdle, false, gone},
+		{10 * time.Second, 3990 * time.Millisecond, time.Second, AskIdle, true, doubtful},
+		{10 * time.Second, 4 * time.Second, time.Second, AskIdle, true, gone},
 	} {
-		if got := judge(tc.silence, tc.asked, tc.rtt, tc.rtt, tc.idle, tc.load); got != tc.want {
+		if got := judge(tc.silence, tc.asked, tc.rtt, tc.idle, tc.load); got != tc.want {
 			t.Errorf("%+v: %v", tc, got)
 		}
 	}
@@ -59,4 +63,54 @@ func TestNextFrame(t *testing.T) {
 			t.Errorf("%+v: %d", tc, got)
 		}
 	}
+}
+
+// TestTrips: an answer may take as long as answers have taken, and no longer where they all take the same.
+func TestTrips(t *testing.T) {
+	const ms = time.Millisecond
+	steady := trips{mean: 20 * ms}
+	for range 20 {
+		steady.add(20 * ms)
+	}
+	if steady.bound() != 20*ms {
+		t.Errorf("without variation: %v", steady.bound())
+	}
+	late := steady
+	late.add(800 * ms)
+	if late.bound() < 800*ms {
+		t.Errorf("after one that took 800 ms: %v", late.bound())
+	}
+	for range 60 {
+		late.add(20 * ms)
+	}
+	if late.bound() > 25*ms {
+		t.Errorf("long after it: %v", late.bound())
+	}
+	varied, rng := trips{mean: 50 * ms}, rand.New(rand.NewPCG(1, 2))
+	for i := range 1000 {
+		took := 50*ms + time.Duration(rng.Int64N(int64(400*ms)))
+		if bound := varied.bound(); i > 8 && judge(took, took, bound, AskIdle, true) == doubtful {
+			t.Fatalf("the %d. answer took %v, which is doubted after a bound of %v", i, took, bound)
+		}
+		varied.add(took)
+	}
+}
+
+// TestQuestionAgain: the answer to the first of several questions is timed.
+func TestQuestionAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q question
+		q.put(1)
+		number := q.number
+		time.Sleep(time.Second)
+		q.since = 0 // something else has arrived
+		q.put(21)
+		time.Sleep(time.Second)
+		if took, ok := q.answer(number); !ok || took != 2*time.Second {
+			t.Errorf("it took %v, %v", took, ok)
+		}
+		if _, ok := q.answer(number); ok {
+			t.Error("the second answer counts too")
+		}
+	})
 }
