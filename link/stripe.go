@@ -33,7 +33,8 @@ const (
 	longRTT    = 100 * time.Millisecond
 
 	settling   = 2  // samples to ignore after a change: the new carrier starts slowly
-	longSettle = 20 // plus as many round trips
+	longSettle = 20 // plus as many round trips: a flow starts slowly,
+	lossSettle = 5  // until it loses data
 	ofBase     = 4  // samples that make the base rate before a trial
 	ofTrial    = 3  // samples after which a trial may have succeeded,
 	ofFailure  = 8  // and after which it has failed
@@ -122,7 +123,11 @@ func (s *striper) next(x sample) verdict {
 func (s *striper) changed(x sample) {
 	s.carriers = x.carriers
 	s.rates = s.rates[:0]
-	s.skip = max(settling, int(longSettle*x.rtt/sampleEvery))
+	trips := time.Duration(longSettle)
+	if x.lossy {
+		trips = lossSettle
+	}
+	s.skip = max(settling, int(trips*x.rtt/sampleEvery))
 }
 
 // quiet is next for a link that is not held up.

@@ -77,6 +77,8 @@ func TestStriper(t *testing.T) {
 		{"the path is short", flow{rtt: time.Millisecond, rate: each(30, 1000)}, minute, 1},
 		{"the flow is thin", flow{rtt: slow, rate: each(1, 1000)}, minute, 1},
 		{"losses keep windows small", flow{rtt: slow, lossy: true, rate: each(3, 1000)}, minute, 8},
+		{"losses on a long path", flow{rtt: 200 * time.Millisecond, lossy: true, rate: each(40, 180)}, 5 * second, 2},
+		{"losses on a long path, later", flow{rtt: 200 * time.Millisecond, lossy: true, rate: each(40, 1000)}, 30 * second, 8},
 		{"the path is long, and nobody knows of losses", flow{rtt: 200 * time.Millisecond, rate: each(0.7, 100)}, 2 * minute, 8},
 		{"losses on a path that is full", flow{rtt: slow, lossy: true, rate: each(3, 3)}, 10 * second, 1},
 		{"the processes are slow", flow{rtt: slow, rate: each(30, 1000), held: func(int) bool { return false }}, minute, 1},
