@@ -30,6 +30,7 @@ type Config struct {
 	Period  time.Duration // between a host's messages; 500 ms
 	Hang    time.Duration // how long a host or a path may be silent without counting as dead; 5 s
 	Ping    time.Duration // how long a suspect has to answer; 1 s. Part of Bound.
+	Start   time.Duration // how much longer a host may be silent that was never heard of since it was added; 15 s
 	Pattern Pattern
 }
 
@@ -37,13 +38,13 @@ func (c Config) withDefaults() (Config, error) {
 	for _, d := range []struct {
 		value *time.Duration
 		is    time.Duration
-	}{{&c.Period, 500 * time.Millisecond}, {&c.Hang, 5 * time.Second}, {&c.Ping, time.Second}} {
+	}{{&c.Period, 500 * time.Millisecond}, {&c.Hang, 5 * time.Second}, {&c.Ping, time.Second}, {&c.Start, 15 * time.Second}} {
 		if *d.value == 0 {
 			*d.value = d.is
 		}
 	}
-	if c.Period < time.Millisecond || c.Hang < 0 || c.Ping < 0 || c.Ping > c.Hang {
-		return c, fmt.Errorf("gossip: period %v, hang %v, ping %v; want a period of 1ms or more, and a ping no longer than the hang", c.Period, c.Hang, c.Ping)
+	if c.Period < time.Millisecond || c.Hang < 0 || c.Ping < 0 || c.Ping > c.Hang || c.Start < 0 {
+		return c, fmt.Errorf("gossip: period %v, hang %v, ping %v, start %v; want a period of 1ms or more, a ping no longer than the hang, and nothing below 0", c.Period, c.Hang, c.Ping, c.Start)
 	}
 	if c.Pattern != Single && c.Pattern != Double {
 		return c, fmt.Errorf("gossip: pattern %d; want Single or Double", c.Pattern)
@@ -52,7 +53,8 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // Bound returns how old the last heartbeat of one of n hosts must be for the host to be declared
-// failed. All survivors know of a death after that time plus the messages' time on the wire.
+// failed. All survivors know of a death after that time plus the messages' time on the wire. A host that was never heard of
+// has Start more: when a job starts, all its hosts make links to each other at once.
 func (c Config) Bound(n int) time.Duration {
 	c, _ = c.withDefaults()
 	periods := 3

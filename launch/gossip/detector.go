@@ -93,7 +93,7 @@ func (d *Detector) Next() time.Time {
 		at := next
 		switch p.state {
 		case alive:
-			at = p.fresh.Add(after)
+			at = p.fresh.Add(after + p.startTime(d.cfg))
 		case suspected:
 			at = p.ping
 			if p.until.Before(at) {
@@ -238,7 +238,7 @@ func (d *Detector) message(to overlay.NodeID, kind Kind, news []Entry) Message {
 func (d *Detector) watch(p *peer, now time.Time, out *Output) {
 	switch p.state {
 	case alive:
-		if now.Sub(p.fresh) < d.cfg.suspectAfter(len(d.ring)) {
+		if now.Sub(p.fresh) < d.cfg.suspectAfter(len(d.ring))+p.startTime(d.cfg) {
 			return
 		}
 		p.state, p.until = suspected, now.Add(d.cfg.Ping)
@@ -258,6 +258,14 @@ func (d *Detector) watch(p *peer, now time.Time, out *Output) {
 			d.forget(p)
 		}
 	}
+}
+
+// startTime returns how much longer than others a host may be silent that was never heard of.
+func (p *peer) startTime(c Config) time.Duration {
+	if p.Incarnation > 0 {
+		return 0
+	}
+	return c.Start
 }
 
 func (d *Detector) ask(p *peer, out *Output) {

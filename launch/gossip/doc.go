@@ -27,7 +27,8 @@
 //
 // From the death of a host until all survivors know of it it takes Config.Bound: the periods that
 // news may take, twice or three times over, and the longest time that a host or a path may be
-// silent without counting as dead.
+// silent without counting as dead. Of a host that was never heard of that is not known, and it has Config.Start more: all
+// hosts of a job start at once, and load each other and the paths with that.
 //
 // The package is pure: time and messages go in, messages and verdicts come out. It knows no
 // sockets. The transport must authenticate the senders of messages.

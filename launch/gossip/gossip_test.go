@@ -234,7 +234,7 @@ func TestJoinAndLeave(t *testing.T) {
 	}
 }
 
-// A host that a registry lists and that never starts is declared failed, too.
+// A host that a registry lists and that never starts is declared failed, too, though later than one that was heard of.
 func TestNeverHeardOf(t *testing.T) {
 	w := newWorld(t, Config{}, 4, 1)
 	ghost := w.host(overlay.NodeID{Site: "s00", Name: "ghost"})
@@ -244,10 +244,33 @@ func TestNeverHeardOf(t *testing.T) {
 			w.take(h, h.d.Add(ghost.id, h.clock(w.now)))
 		}
 	})
-	w.run(20 * time.Second)
+	w.run(35 * time.Second)
 	for _, h := range w.hosts[:4] {
 		if len(h.verdicts) != 1 || h.verdicts[0].Incarnation != 0 || !strings.Contains(h.verdicts[0].Reason, "never heard of") {
 			t.Errorf("%v: %+v", h.id, h.verdicts)
+			continue
+		}
+		// 9.5 s for 5 hosts, and 15 s for a start, of clocks that are up to 2 % off.
+		if wait := h.verdicts[0].at - 2*time.Second; wait < 24*time.Second || wait > 25500*time.Millisecond {
+			t.Errorf("%v gave it up after %v", h.id, wait)
+		}
+	}
+}
+
+// The first messages of hosts that all start at once are late, for longer than a host that was heard of may be silent: nobody
+// is declared failed, and one that dies soon after its first message is, within the bound.
+func TestSlowStart(t *testing.T) {
+	for seed := range seeds(10) {
+		w := newWorld(t, Config{}, 20, seed)
+		w.way = func(*host, *host) (time.Duration, bool) { return 0, w.now < 20*time.Second }
+		w.run(26 * time.Second)
+		if w.calm(); t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+		w.kill(w.hosts[3])
+		w.run(45 * time.Second)
+		if w.survivors(map[overlay.NodeID]time.Duration{w.hosts[3].id: 26 * time.Second}); t.Failed() {
+			t.Fatalf("seed %d", seed)
 		}
 	}
 }
@@ -280,7 +303,7 @@ func TestPongAverts(t *testing.T) {
 	ids := []overlay.NodeID{{Site: "a", Name: "x"}, {Site: "b", Name: "y"}}
 	var ds [2]*Detector
 	for i := range ds {
-		d, err := New(Config{}, ids[i], 1, ids, now)
+		d, err := New(Config{Start: 1}, ids[i], 1, ids, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +452,7 @@ func TestConfig(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []Config{{Period: 1}, {Ping: 9 * time.Second}, {Hang: -1}, {Pattern: 2}} {
+	for _, c := range []Config{{Period: 1}, {Ping: 9 * time.Second}, {Hang: -1}, {Start: -1}, {Pattern: 2}} {
 		if _, err := New(c, overlay.NodeID{}, 1, nil, time.Unix(0, 0)); err == nil {
 			t.Errorf("%+v taken", c)
 		}

@@ -269,8 +269,9 @@ func TestJoin(t *testing.T) {
 		newcomer := g.join(most)
 		if seed%3 == 0 { // nobody ever hears of it
 			g.kill(newcomer.at)
-			g.until(at + most + g.hosts[0].w.Bound() + 2*time.Second)
-			g.toldOf(map[int]time.Duration{newcomer.at: at + most})
+			const start = 15 * time.Second // which it has more than others
+			g.until(at + most + start + g.hosts[0].w.Bound() + 2*time.Second)
+			g.toldOf(map[int]time.Duration{newcomer.at: at + most + start})
 			return
 		}
 		at += 30 * time.Second
