@@ -35,6 +35,8 @@ type source struct {
 	bytes     int         // and their bytes
 	delivered uint64      // messages, acknowledged ones and due ones
 	flush     []uint64    // by replica: acknowledge once so many are delivered; 0: not asked
+	left      int         // replica that has left; -1: none
+	surplus   *key        // stream of the first message delivered that it had not sent; nil: none
 }
 
 // incoming is a stream. It is forgotten once all of it is acknowledged, or due to be.
@@ -44,7 +46,7 @@ type incoming struct {
 }
 
 func newSource(l Layout, server int) source {
-	return source{server: server, incoming: map[key]*incoming{}, index: map[key]int{}, flush: make([]uint64, l.Replicas)}
+	return source{server: server, incoming: map[key]*incoming{}, index: map[key]int{}, flush: make([]uint64, l.Replicas), left: -1}
 }
 
 // Arrive takes the envelope of a message of a process of another rank, before it is matched. All Arrivals that
@@ -99,6 +101,7 @@ func (p *Process) advance(rank int, k key, in *incoming) {
 	if len(in.begun) == 0 {
 		delete(s.incoming, k)
 	}
+	compareWithLeft(p, rank)
 	if s.messages >= p.cfg.AckEvery || s.bytes >= p.cfg.MaxKept/ackShare && s.messages > 0 || s.flushDue() {
 		p.acknowledge(rank, -1)
 	}
@@ -117,6 +120,9 @@ func (s *source) addDue(k key, a *Arrival) {
 	e.Count++
 	if e.Digest = mix(e.Digest, a.digest); !known {
 		e.Digest = 0
+	}
+	if s.left >= 0 && s.surplus == nil {
+		s.surplus = &key{k.context, k.tag}
 	}
 	s.messages++
 	s.bytes += a.bytes

@@ -80,23 +80,31 @@ func (e *ended) within(p *Process) bool {
 func (p *Process) Leave(processes ...int) {
 	for _, q := range processes {
 		p.ended.left[q] = true
-		compareWithLeft(p, q)
+		if rank := p.cfg.Rank(q); !p.failed[q] && rank != Unseated && rank != p.rank {
+			p.peers[rank].source.replicaLeft(p.cfg.Replica(q)) // which recordFailures compares
+		}
 	}
 	p.recordFailures(processes, false)
 }
 
-// compareWithLeft reports messages that a dead process sent here, and that a replica of its rank which has left did not
-// send: all that the latter sent is acknowledged. Of one that lives it is no news that it is ahead.
-func compareWithLeft(p *Process, q int) {
-	rank := p.cfg.Rank(q)
-	if p.failed[q] || rank == Unseated || rank == p.rank || len(p.peers[rank].acks) == 0 {
-		return
+// replicaLeft notes that a replica has left. All that it sent is acknowledged, so all that is acknowledged from now on is
+// more than that.
+func (s *source) replicaLeft(replica int) {
+	s.left = replica
+	if len(s.acks) > 0 && s.surplus == nil {
+		s.surplus = &key{s.acks[0].Context, s.acks[0].Tag}
 	}
+}
+
+// compareWithLeft reports messages that a dead process of a rank sent here, and that a replica of the rank which has left did
+// not send. Whichever of both is known first: nobody else finds that out. Of one that lives it is no news that it is ahead.
+func compareWithLeft(p *Process, rank int) {
 	s := &p.peers[rank].source
-	if !p.failed[s.server] || p.ended.left[s.server] {
+	if s.surplus == nil || s.server < 0 || !p.failed[s.server] || p.ended.left[s.server] {
 		return
 	}
 	p.emit(Effect{Kind: Diverge, Divergence: Divergence{
-		Rank: rank, Replicas: [2]int{p.cfg.Replica(q), p.cfg.Replica(s.server)}, Messages: &Messages{Context: s.acks[0].Context, To: p.rank, Tag: s.acks[0].Tag}, What: "the other sent more",
+		Rank: rank, Replicas: [2]int{s.left, p.cfg.Replica(s.server)}, Messages: &Messages{Context: s.surplus.context, To: p.rank, Tag: s.surplus.tag}, What: "the other sent more",
 	}})
+	s.surplus = nil
 }

@@ -127,6 +127,60 @@ func TestLeftWithLess(t *testing.T) {
 	}
 }
 
+// The same where the process that was ahead is found to be dead only after the other one has left, whether its message came
+// before that or after it, and acknowledged already to nobody who could say that it sent less.
+func TestLeftBeforeAFailure(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after int // messages delivered before the other one has left, and after it
+		leaves        bool
+		differ        bool
+	}{
+		{"equal", 2, 0, false, false},
+		{"ahead before", 3, 0, false, true},
+		{"ahead after", 2, 2, false, true}, // which is acknowledged: to those that live
+		{"not dead", 3, 0, true, false},
+	} {
+		p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, AckEvery: 2})
+		receives := func(n int) {
+			for range n {
+				a, _ := p.Arrive(0, 4, 7, 1)
+				p.Delivered(0, 4, 7, a, 9)
+			}
+		}
+		receives(c.before)
+		p.Leave(2)
+		receives(c.after)
+		if d := divergence(p); d != nil {
+			t.Errorf("%s: the server may live: %v", c.name, d)
+		}
+		if c.leaves {
+			p.Leave(0)
+		} else {
+			p.Fail(0)
+		}
+		d := divergence(p)
+		if (d != nil) != c.differ || c.differ && d.Error() != "rank 0: replicas 1 and 0 differ, in messages to rank 1: the other sent more" {
+			t.Errorf("%s: %v", c.name, d)
+		}
+	}
+}
+
+// What a dead process sent is matched only after its failure is known, and the other replica has left before both.
+func TestLeftBeforeAMatch(t *testing.T) {
+	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, AckEvery: 2})
+	a, _ := p.Arrive(0, 4, 7, 1)
+	p.Leave(2)
+	p.Fail(0)
+	if d := divergence(p); d != nil {
+		t.Errorf("nothing of it is delivered: %v", d)
+	}
+	p.Delivered(0, 4, 7, a, 9)
+	if divergence(p) == nil {
+		t.Error("it is delivered, and nobody says that the other replica has not sent it")
+	}
+}
+
 // A replica that leads only because the leader has left tells nobody: others may not know that yet.
 func TestNobodyLeadsAfterTheEnd(t *testing.T) {
 	for _, left := range []bool{false, true} {

@@ -44,6 +44,7 @@ func handleFailures(p *Process, fresh []int) {
 			within = true
 		default:
 			p.destinationFailed(rank, p.cfg.Replica(q))
+			compareWithLeft(p, rank)
 		}
 	}
 	if within {
