@@ -186,20 +186,24 @@ func (r *killRun) strike(ctx context.Context, k kill) bool {
 	return true
 }
 
-// killSite kills all daemons and processes of a site but for the starters of accounts, which the lab
-// starts once. They are known by their numbers: their program is that of all daemons.
+// killSite kills all daemons and processes of a site.
 func (r *killRun) killSite(site string) {
-	for _, d := range r.w.Daemons() {
-		if strings.HasPrefix(d.Name, "helper "+site+"/") || d.Name == "frontal "+site {
-			r.w.Daemon(d.Name).Kill()
-		}
+	r.w.Daemon("frontal " + site).Kill()
+	r.w.killHosts(site+"/n1", site+"/n2")
+}
+
+// killHosts kills all processes of hosts but for the starters of accounts, which the lab starts once. They are known by
+// their numbers: their program is that of all daemons.
+func (w *world) killHosts(nodes ...string) {
+	for _, node := range nodes {
+		w.Daemon("helper " + node).Kill()
 	}
-	for _, node := range []string{site + "/n1", site + "/n2"} {
+	for _, node := range nodes {
 		starter := 0
-		if d := r.w.Starter(node); d != nil {
+		if d := w.Starter(node); d != nil {
 			starter = d.PID()
 		}
-		r.w.signalAll(node, syscall.SIGKILL, starter)
+		w.signalAll(node, syscall.SIGKILL, starter)
 	}
 }
 

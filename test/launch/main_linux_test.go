@@ -11,5 +11,5 @@ import (
 
 func TestMain(m *testing.M) {
 	testload.Parallel(1)
-	labtest.Main(m, map[string]func() error{mournKey: mourn, roundsKey: rounds, deathsKey: deaths, ringKey: ring, solveKey: solve, stepsKey: steps, tellKey: tell})
+	labtest.Main(m, map[string]func() error{mournKey: mourn, roundsKey: rounds, deathsKey: deaths, ringKey: ring, solveKey: solve, volatileKey: volatile, stepsKey: steps, tellKey: tell})
 }

@@ -115,9 +115,12 @@ func (w *world) awaitCommitted(nodes ...string) {
 			return strings.Contains(string(text), `"Committed":true`)
 		})
 	}
-	if out, err := w.Isthmus("ps").CombinedOutput(); err != nil { // by then the answers have left, too
-		w.T.Fatalf("%v: %s", err, out)
-	}
+	var out []byte
+	w.Until("isthmus ps to answer", func() (ok bool) { // by then the answers have left, too
+		var err error
+		out, err = w.Isthmus("ps").CombinedOutput()
+		return err == nil
+	}, func() string { return string(out) })
 }
 
 // A process of an asynchronous iteration is killed, or its host's helper stands still for longer than the other hosts
