@@ -1,5 +1,7 @@
 package replica
 
+import "slices"
+
 // This file is the end of a process whose program is over.
 
 // ended holds which processes have come to their end.
@@ -37,7 +39,8 @@ func (p *Process) Drained() bool {
 	return p.log.committed == p.log.length()
 }
 
-// Ended reports whether all live replicas of this rank have drained, so that none of them needs another any more.
+// Ended reports whether all live replicas of this rank have drained, so that none of them needs another any more, and
+// whether nothing is here that only one that may be dead has sent: else it must be known first whether it is.
 // It has effects: what is here is acknowledged, and Done is sent to the others, once.
 func (p *Process) Ended() bool {
 	if !p.isSeated() {
@@ -52,7 +55,7 @@ func (p *Process) Ended() bool {
 		p.ended.doneSent = true
 		p.eachReplica(func(_, q int) { p.sendControl(q, Message{Kind: Done}) })
 	}
-	all := true
+	all := !hasSurplus(p)
 	p.eachReplica(func(c, _ int) { all = all && p.ended.done[c] })
 	p.rounds.over = p.rounds.over || all
 	return all
@@ -94,6 +97,11 @@ func (s *source) replicaLeft(replica int) {
 	if len(s.acks) > 0 && s.surplus == nil {
 		s.surplus = &key{s.acks[0].Context, s.acks[0].Tag}
 	}
+}
+
+// hasSurplus reports whether a process sent more than a replica of its rank which has left, and is not known to be dead.
+func hasSurplus(p *Process) bool {
+	return slices.ContainsFunc(p.peers, func(q peer) bool { return q.surplus != nil && q.server >= 0 && !p.failed[q.server] })
 }
 
 // compareWithLeft reports messages that a dead process of a rank sent here, and that a replica of the rank which has left did

@@ -154,12 +154,19 @@ func TestLeftBeforeAFailure(t *testing.T) {
 		if d := divergence(p); d != nil {
 			t.Errorf("%s: the server may live: %v", c.name, d)
 		}
+		p.Fail(3)
+		if p.Drain(); p.Ended() != (c.name == "equal") { // then nobody would find it out
+			t.Errorf("%s: ended %v, and the server may be dead", c.name, c.name != "equal")
+		}
 		if c.leaves {
 			p.Leave(0)
 		} else {
 			p.Fail(0)
 		}
 		d := divergence(p)
+		if !p.Ended() {
+			t.Errorf("%s: not ended", c.name)
+		}
 		if (d != nil) != c.differ || c.differ && d.Error() != "rank 0: replicas 1 and 0 differ, in messages to rank 1: the other sent more" {
 			t.Errorf("%s: %v", c.name, d)
 		}
