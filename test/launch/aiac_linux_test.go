@@ -210,7 +210,8 @@ func (r *aiacRun) until(what string, ok func() bool) {
 	r.t.Helper()
 	r.w.Until(what, func() bool {
 		if _, over := ended(r.job.Cmd.Process.Pid); over {
-			r.t.Fatalf("waited for %s, and the job has ended:\n%s", what, r.job.Output())
+			status := r.job.ExitStatus(r.w.World)
+			r.t.Fatalf("waited for %s, and the job has ended with status %d:\n%s", what, status, r.job.Output())
 		}
 		return ok()
 	}, r.job.Output)
@@ -475,7 +476,7 @@ func TestAiacFaults(t *testing.T) {
 		}
 		f := aiacFaults[i%len(aiacFaults)]
 		c.Runs[f.name]++
-		name := fmt.Sprintf("%d/%s", i, f.name)
+		name := fmt.Sprintf("%d %s", i, f.name)
 		if !w.kills(t, name, "", func(r *killRun) {
 			(&aiacRun{killRun: r, rng: rand.New(rand.NewPCG(c.Seed, uint64(i)))}).suffers(f, &c)
 		}) {
