@@ -1,10 +1,15 @@
 package control_test
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 )
 
@@ -48,5 +53,41 @@ func TestSilentFirstAddress(t *testing.T) {
 	}
 	if err := askStatus(t.Context(), s); err != nil {
 		t.Error(err)
+	}
+}
+
+// A path that drops large packets lets connections be established, and both ends then wait in vain. Whichever ends
+// the wait, the next connection uses small packets, and the log says so.
+func TestPathIsNarrow(t *testing.T) {
+	g := newGrid(t)
+	addr := serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil)
+	var log bytes.Buffer // written only by Keep, before it calls up
+	e := control.NewEndpoint(g.creds(frontal), slog.New(slog.NewTextHandler(&log, nil)), nil)
+	defer e.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var lost []error
+	err := e.Keep(ctx, control.DialConfig{
+		Addr: addr, Role: control.RoleBroker, Down: func(err error) { lost = append(lost, err) },
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			if carrier.SmallPackets(ctx) {
+				return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+			}
+			near, far := net.Pipe()
+			go func() { // ends with far
+				far.Read(make([]byte, 1<<14))
+				far.Close()
+			}()
+			return near, nil
+		},
+	}, func(context.Context, *control.Session) error {
+		if text := log.String(); !strings.Contains(text, "packets of 576 bytes and is slower") {
+			t.Errorf("the log says nothing of small packets: %s", text)
+		}
+		cancel()
+		return nil
+	})
+	if err != nil || len(lost) != 1 {
+		t.Errorf("%v; failed with %v", err, lost)
 	}
 }

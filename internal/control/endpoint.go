@@ -417,6 +417,10 @@ func (e *Endpoint) keepOnce(ctx context.Context, cfg DialConfig, up func(context
 	if err != nil {
 		return false, err
 	}
+	if carrier.SmallPackets(ctx) {
+		e.log.Warn("the control session has packets of 576 bytes and is slower, because the connection before it carried nothing in larger ones", "with", cfg.Role.String(), "address", cfg.Addr,
+			"remedy", "let ICMP \"fragmentation needed\" (type 3, code 4; ICMPv6 type 2) pass the firewalls on the path, or set profile.mtu of the site behind the smaller MTU")
+	}
 	e.startServing()
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -33,7 +34,7 @@ const (
 // Software names this build to its peers, for their logs.
 const Software = "isthmus/0.1"
 
-// errStalled means that a connection was established but its handshake did not complete.
+// errStalled means that a connection was established but its handshake did not complete, and nobody said why.
 var errStalled = errors.New("the control hand-shake did not end")
 
 // handshakeTimeout bounds everything before the first call of a session.
@@ -182,10 +183,14 @@ func handshake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionSt
 	return id, nil
 }
 
-// stalled returns the error of a handshake whose time was over when ctx ended.
+// stalled returns the error of a handshake whose time was over when ctx ended, or which the other end
+// broke off without a message: its time is over first, since it began to wait first.
 func stalled(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%w within %v (%w)", errStalled, handshakeTimeout, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return fmt.Errorf("%w: the connection was closed without a message (%w)", errStalled, err)
 	}
 	return err
 }
