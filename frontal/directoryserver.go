@@ -334,8 +334,10 @@ func (f *Frontal) remember(id control.Identity, target overlay.ProcessName, req 
 	pair := outcomes.Pair{Own: id.Name, Far: f.resolver.NodeOf(target)}
 	switch {
 	case req.Called != 0:
+		f.measure.Worked(technique, false)
 		f.memory.Called(site, technique, time.Now())
 	case req.Fault == nil:
+		f.measure.Worked(technique, true)
 		f.memory.Connected(site, pair, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
 	case errors.Is(control.FaultErr(req.Fault), overlay.ErrInferior):
 		f.memory.Inferior(site, req.Plan, technique, req.Fault.Text, time.Now())

@@ -164,7 +164,7 @@ func TestIdleIsToldLater(t *testing.T) {
 	again := probe.Measured{Findings: []probe.Finding{
 		finding(probe.Filter, "stateful"), finding(probe.NATMapping, "none"), finding(probe.UDPRate, "1200000"),
 	}}
-	told := r.f.measure.WithIdle(again)
+	told := r.f.measure.Steady(again)
 	if f := told.Idle(); len(f) != 2 || (probe.Result{Findings: told.Findings}).Finding(probe.UDPRate).Value != "1000000" {
 		t.Errorf("measured again: %+v", told)
 	}

@@ -34,6 +34,10 @@ const (
 	measureAgain = time.Minute      // after a failed one, and at least after a doubted one
 	idleEvery    = 6 * time.Hour    // idle times whose mappings are tested
 	idleTries    = 3                // each starts measureAgain after a failed one
+
+	// workedFor is how long a connection with another site outweighs a measurement that found nothing. Two
+	// measurements, measureAgain apart, are over by then.
+	workedFor = 5 * time.Minute
 )
 
 // probing is the state of Run, which owns it, between measurements.
@@ -47,6 +51,9 @@ type probing struct {
 	state   [2]string       // which state was kept then, and whether addresses were translated
 	running bool            // one is running
 	warned  string          // the differences that were logged last
+
+	last     probe.Measured // the latest measurement, as it was made; zero before the first
+	doubtful bool           // it waits for another that agrees
 }
 
 // Settings is what a site's admin sets for the profile.
@@ -84,8 +91,10 @@ type Monitor struct {
 	probing probing
 	work    sync.WaitGroup // what Run waits for
 
-	mu       sync.Mutex      // guards measured
-	measured *probe.Measured // nil before the first; immutable
+	mu        sync.Mutex      // guards the fields below
+	measured  *probe.Measured // nil before the first; immutable
+	connected time.Time       // when a node of the site last connected to another site
+	datagrams time.Time       // when one last did so by datagrams
 }
 
 // New returns the Monitor of a site that has not been measured.
@@ -152,12 +161,15 @@ func (mo *Monitor) Run(ctx context.Context) {
 		case err != nil:
 			mo.Log.Warn("the site's profile was not measured", "error", err, "retry_in", measureAgain.String())
 			next = min(next, measureAgain)
-		case mo.Adopt(mo.WithIdle(m)):
+		case mo.Adopt(mo.Steady(m)):
 			soonest = mo.DoubtAfter
 			mo.beginIdle(ctx, m)
 		default: // an unchanged profile is doubted less and less often
 			soonest = min(2*soonest, mo.Settings().Every)
 			mo.beginIdle(ctx, m)
+		}
+		if mo.probing.doubtful {
+			next = min(next, mo.DoubtAfter)
 		}
 		if !mo.awaitDoubt(ctx, min(soonest, next), next) {
 			return
@@ -210,17 +222,44 @@ func (mo *Monitor) Doubt() {
 // Doubted reports whether there is a doubt that Run has not handled yet.
 func (mo *Monitor) Doubted() bool { return len(mo.probing.doubted) > 0 }
 
-// WithIdle returns m with the known results about idle mappings.
-func (mo *Monitor) WithIdle(m probe.Measured) probe.Measured {
-	if before := mo.Measured(); before != nil {
-		m = m.Steady(*before)
+// Worked records that a node of the site and one of another site were connected by t, for which the site's own was
+// the asker or the target. For some minutes that outweighs a measurement that finds nothing.
+func (mo *Monitor) Worked(t overlay.Technique, asker bool) {
+	mo.mu.Lock()
+	defer mo.mu.Unlock()
+	switch kind := t.Kind(); {
+	case kind == overlay.BothSend:
+		mo.datagrams = time.Now()
+	case kind == overlay.AskerDials && !asker, kind == overlay.TargetDials && asker: // it was dialled
+	default:
+		mo.connected = time.Now()
 	}
-	p := &mo.probing
+}
+
+// Steady returns what to adopt of a measurement: with the known results about idle mappings, and with what must
+// not be given up for one measurement. It is called once for each.
+func (mo *Monitor) Steady(m probe.Measured) probe.Measured {
+	var before probe.Measured
+	if adopted := mo.Measured(); adopted != nil {
+		before = *adopted
+	}
+	p, raw := &mo.probing, m
+	mo.mu.Lock()
+	works := probe.Working{Connections: isRecent(mo.connected), Datagrams: isRecent(mo.datagrams)}
+	mo.mu.Unlock()
+	m, p.doubtful = m.Steady(before, p.last, works)
+	p.last = raw
+	if p.doubtful {
+		mo.Log.Info("the site was measured to permit less than before, which a second measurement must confirm", "node", m.Node, "in", mo.DoubtAfter.String(), "findings", fmt.Sprint(raw.Findings))
+	}
 	if none, stateless := m.Stateless(); stateless {
 		p.found, p.since = none, time.Time{}
 	}
 	return m.With(p.found)
 }
+
+// isRecent reports whether what happened then still outweighs a measurement.
+func isRecent(then time.Time) bool { return !then.IsZero() && time.Since(then) < workedFor }
 
 // beginIdle starts a new measurement of idle mappings, concurrent with everything else, if the
 // known results are old or m shows that the site has changed. It runs after adopt, which may end
@@ -279,7 +318,7 @@ func (mo *Monitor) Measure(ctx context.Context) (probe.Measured, error) {
 	defer cancel()
 	o, err := probe.Measure(ctx, probe.Options{
 		Grid: mo.Grid, Ports: mo.Settings().Ports, HTTPProxy: mo.HTTPProxy, Raw: traverse.Available, Port443: simopen.MayBind443,
-		TLS: mo.TLS(),
+		TLS: mo.TLS(), Session: true, // without it there are no reflectors
 	})
 	if err != nil {
 		return probe.Measured{}, err

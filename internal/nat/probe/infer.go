@@ -506,6 +506,12 @@ func (o Observations) egress() inferred[overlay.Egress] {
 	if o.Proxy != nil {
 		how += "; through the HTTP proxy: " + o.Proxy.Err
 	}
+	switch { // a session that lives outweighs silence
+	case o.Session && o.Proxy != nil:
+		return is(overlay.EgressHTTPProxyTLS, "%s; but this host's session with the broker goes through that", how)
+	case o.Session:
+		return unknown[overlay.Egress]("%s; but this host has a session with the broker", how)
+	}
 	return is(overlay.EgressNone, "%s", how)
 }
 

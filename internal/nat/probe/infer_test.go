@@ -154,6 +154,8 @@ func TestInfer(t *testing.T) {
 		{"only TLS on 443, all on other ports", Observations{TCP: []View{{To: brokerTCP, Seen: local(1), TLS: true}, {To: brokerSTUN, Seen: local(1)}}}, "egress=any"},
 		{"HTTP proxy, and only TLS inside", Observations{TCP: views(everywhere(nobody)), Proxy: &View{Seen: outside(3), TLS: true}}, "egress=http-proxy-tls"},
 		{"HTTP proxy refuses", Observations{TCP: views(everywhere(nobody)), Proxy: &View{Err: "407"}}, "egress=none"},
+		{"nothing but the session", Observations{Session: true, TCP: views(everywhere(nobody)), UDP: bySTUN(nobody, nobody)}, "egress= udp=false"},
+		{"nothing but the session, by HTTP proxy", Observations{Session: true, TCP: views(everywhere(nobody)), Proxy: &View{Err: "timed out"}}, "egress=http-proxy-tls"},
 		{"no way out", Observations{TCP: views(everywhere(nobody)), UDP: bySTUN(nobody, nobody)}, "egress=none udp=false"},
 	} {
 		r := Infer(tc.o)

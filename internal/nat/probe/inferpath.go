@@ -325,24 +325,6 @@ func (m Measured) Idle() []Finding {
 	return slices.DeleteFunc(slices.Clone(m.Findings), func(f Finding) bool { return f.Field != IdleTCP && f.Field != IdleUDP })
 }
 
-// rateSlack is the factor by which two measurements of one rate may differ.
-const rateSlack = 1.5
-
-// Steady returns m with the previously measured rate if the new one differs no more than
-// measurements do: a changed profile costs the site what it has learned about others.
-func (m Measured) Steady(before Measured) Measured {
-	was, now := before.finding(UDPRate), m.finding(UDPRate)
-	a, okA := parseBound(was.Value)
-	b, okB := parseBound(now.Value)
-	if !okA || !okB || a.value == 0 || b.value == 0 || a == b {
-		return m
-	}
-	if ratio := float64(a.value) / float64(b.value); ratio > rateSlack || ratio < 1/rateSlack {
-		return m
-	}
-	return m.With([]Finding{{UDPRate, was.Value, now.How}})
-}
-
 // idleSlack covers the steps between the tried idle times.
 const idleSlack = 2.6
 

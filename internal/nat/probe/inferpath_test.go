@@ -148,26 +148,6 @@ func TestFillBounds(t *testing.T) {
 	}
 }
 
-func TestSteady(t *testing.T) {
-	for _, tc := range []struct{ before, now, want string }{
-		{"1000000", "1200000", "1000000"},
-		{"1000000", "700000", "1000000"},
-		{"1000000", "2000000", "2000000"},
-		{"1000000", "none", "none"},
-		{"none", "1000000", "1000000"},
-		{"", "1000000", "1000000"},
-		{"1000000", "", ""},
-	} {
-		before, now := measured("udp_rate="+tc.before+" udp=true"), measured("udp=true udp_rate="+tc.now)
-		if got := now.Steady(before).finding(UDPRate).Value; got != tc.want {
-			t.Errorf("%q after %q is %q, want %q", tc.now, tc.before, got, tc.want)
-		}
-		if now.finding(UDPRate).Value != tc.now {
-			t.Error("the argument was changed")
-		}
-	}
-}
-
 func TestStateless(t *testing.T) {
 	for m, want := range map[string]bool{
 		"filter=none nat.mapping=none": true, "filter=stateless nat.mapping=none": true, "filter=stateful nat.mapping=none": false,

@@ -28,6 +28,7 @@ type Options struct {
 	Grid      Grid
 	Ports     overlay.Ports     // declared as let in by the admin, to be tried; zero: none
 	HTTPProxy carrier.HTTPProxy // the site's, if there is one
+	Session   bool              // this host has a session with a broker, through that proxy if there is one
 
 	// TLS is for asking a reflector that does not answer plain questions. It accepts brokers
 	// and proxies of the grid. Nil: no question is asked in TLS.
@@ -70,7 +71,7 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	if len(points)+len(six) == 0 {
 		return Observations{}, fmt.Errorf("%w: the broker names no reflector", overlay.ErrNoPath)
 	}
-	m := &measurement{opts: opts.complete(), points: points, six: six, o: Observations{Ports: opts.Ports}}
+	m := &measurement{opts: opts.complete(), points: points, six: six, o: Observations{Ports: opts.Ports, Session: opts.Session}}
 	defer m.close()
 	if len(points) > 0 {
 		m.look(ctx)

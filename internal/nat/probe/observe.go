@@ -12,6 +12,9 @@ import (
 type Observations struct {
 	Ports overlay.Ports // declared as let in by the admin; zero: none
 
+	// Session means that the host that measures has a session with a broker, through the HTTP proxy if there is one.
+	Session bool
+
 	TCP   []View // connections to reflectors
 	UDP   []View // STUN questions to reflectors
 	Proxy *View  // the same through the site's HTTP proxy; nil: there is none
