@@ -21,7 +21,7 @@ import (
 // the two would end each other's for ever.
 
 const (
-	// claimTime bounds the wait for the answer of a peer whose certificate another host presents: its
+	// claimTime bounds the wait for the answer of a peer whose certificate another host presents, unless it is far away: its
 	// session ends before that if the path is dead or the peer does not run (pulse).
 	claimTime = 4 * time.Second
 
@@ -148,7 +148,7 @@ func (e *Endpoint) claim(s *Session) error {
 		if !e.claims.refuse(holder, s) {
 			continue // it has ended since it answered
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), claimTime)
+		ctx, cancel := context.WithTimeout(context.Background(), max(claimTime, s.pulse.bound()))
 		defer cancel()
 		keeps, other := holder.RemoteAddr(), s.RemoteAddr()
 		controlpb.NewTrustClient(s.Conn()).Holders(ctx, &controlpb.HoldersMessage{Keeps: keeps.String(), Other: other.String()}) // an older peer learns it from the error
@@ -159,7 +159,7 @@ func (e *Endpoint) claim(s *Session) error {
 // answers tells the peer of s that other presents its certificate, too, and reports whether that is so:
 // whether the peer still runs. Any answer will do, as an older peer's that it does not know the call.
 func (s *Session) answers(other *Session) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), claimTime)
+	ctx, cancel := context.WithTimeout(context.Background(), max(claimTime, s.pulse.bound()))
 	defer cancel()
 	_, err := controlpb.NewTrustClient(s.Conn()).Holders(ctx, &controlpb.HoldersMessage{Keeps: s.RemoteAddr().String(), Other: other.RemoteAddr().String(), Yours: true})
 	switch status.Code(err) {

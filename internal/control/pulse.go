@@ -8,16 +8,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 )
 
-// How long a session tolerates silence while a call, or yamux's keepalive, waits for an answer.
+// How long a session tolerates silence while a call, or yamux's keepalive, waits for an answer. The times that depend on the
+// path follow its round trip (package rtt); these are added to them, or are the least.
 const (
-	firstDoubt = 500 * time.Millisecond // until the peer is pinged, at most; see silence.first
-	mostCalls  = 200 * time.Millisecond // in which a peer answers most calls, without the round trip
-	lastDoubt  = 2 * time.Second        // the same, for calls that have been waiting for long
-	lastWord   = time.Second            // for the peer's kernel to acknowledge the ping, or for any data to arrive; at most, see silence.last
+	firstDoubt = 500 * time.Millisecond // until the peer is pinged, where nothing is known of the path; see silence.first
+	lastDoubt  = 2 * time.Second        // the same, for calls that have been waiting for long; at least
 
-	// answerTime is the time in which a peer whose kernel has received the ping must answer. A
+	// answerTime is the time in which a peer whose kernel has received the ping must answer, at least. A
 	// goroutine that takes no lock answers, so that only a process that does not run for so long
 	// fails: one that is stopped, or whose machine hangs.
 	answerTime = 2500 * time.Millisecond
@@ -25,8 +26,8 @@ const (
 	// onTime is the largest delay of a timer that is normal on a machine that is not overloaded.
 	onTime = 100 * time.Millisecond
 
-	// longWord is lastWord over a Mending connection, which does not reveal what the other end's
-	// kernel has received.
+	// longWord is the least time for data to arrive after a ping over a Mending connection, which does not reveal what
+	// the other end's kernel has received.
 	longWord = 5 * time.Second
 )
 
@@ -56,10 +57,11 @@ type pulse struct {
 
 // sendState is what this host's kernel knows of the data sent on a connection. What is unknown is 0.
 type sendState struct {
-	acked  uint64        // bytes that the peer's kernel has acknowledged
-	total  uint64        // bytes written, counted from the same start
-	rtt    time.Duration // smoothed round trip
-	resend time.Duration // after which data without an acknowledgement is sent again for the first time (RFC 6298)
+	acked uint64       // bytes that the peer's kernel has acknowledged
+	total uint64       // bytes written, counted from the same start
+	path  rtt.Estimate // of acknowledgements
+
+	segments, repeated uint64 // that were sent, and sent again
 }
 
 // newPulse returns the pulse of a session on conn. The peer is also pinged after idle without a
@@ -104,7 +106,22 @@ func (p *pulse) call() (end func()) {
 
 func (p *pulse) sign() sign {
 	s, pinged := p.sent(), p.pinged.Load()
-	return sign{time.Duration(p.read.Load()), s.acked, pinged > 0 && s.acked >= pinged, s.rtt, s.resend}
+	return sign{time.Duration(p.read.Load()), s, pinged > 0 && s.acked >= pinged}
+}
+
+// took records the time until a ping was answered.
+func (p *pulse) took(trip time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trip = p.trip.Add(trip)
+}
+
+// bound returns after how long a call has an answer, unless the peer is busy, or the session has ended.
+func (p *pulse) bound() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteSign(time.Since(p.begun), p.sign())
+	return p.first() + p.last() + p.answer()
 }
 
 // SilentError means that a session was ended because its peer stopped answering.
@@ -175,11 +192,9 @@ func (c pulseConn) Write(b []byte) (int, error) {
 
 // sign is the evidence about the peer at some time.
 type sign struct {
-	read    time.Duration // when data last arrived
-	acked   uint64        // bytes that its kernel has acknowledged
-	reached bool          // the latest ping is among them
-	rtt     time.Duration // see sendState
-	resend  time.Duration
+	read time.Duration // when data last arrived
+	sendState
+	reached bool // the latest ping is among the bytes acknowledged
 }
 
 // verdict is the reaction to a silence.
@@ -197,10 +212,11 @@ type silence struct {
 	since time.Duration // when the first call began since the peer was heard
 	heard time.Duration // when data last arrived, as of the last check
 	acked uint64        // as of the last check
-	word  time.Duration // for data to arrive after a ping; 0: lastWord
+	word  time.Duration // for data to arrive after a ping, at least; 0: as the path requires
 	idle  time.Duration // until the peer is pinged without a call; 0: after yamux's answer is overdue
 
-	rtt, resend time.Duration // of the latest sign
+	latest sendState
+	trip   rtt.Estimate // of pings: also beyond an HTTP proxy, whose kernel acknowledges
 
 	// Valid while doubt.
 	doubt   bool
@@ -234,7 +250,7 @@ func (s *silence) begin(now time.Duration, sg sign) {
 // noteSign records evidence. The time of an acknowledgement is unknown, except that it is not after
 // now.
 func (s *silence) noteSign(now time.Duration, sg sign) {
-	s.heard, s.rtt, s.resend = max(s.heard, sg.read), sg.rtt, sg.resend
+	s.heard, s.latest = max(s.heard, sg.read), sg.sendState
 	switch {
 	case !s.doubt:
 	case s.heard > s.asked:
@@ -253,7 +269,7 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	word := s.last()
 	if s.doubt {
 		if s.reached {
-			word = answerTime
+			word = s.answer()
 		}
 		if left := s.asked + word - now; left > 0 {
 			return bear, left
@@ -262,7 +278,7 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	}
 	due := s.heard + cmp.Or(s.idle, keepAlive+firstDoubt) // by then yamux has an answer, if nothing else
 	if s.calls > 0 {
-		due = min(due, max(s.heard, s.since)+min(max((now-s.since)/2, s.first()), lastDoubt))
+		due = min(due, max(s.heard, s.since)+min(max((now-s.since)/2, s.first()), max(lastDoubt, 2*s.first())))
 	}
 	if left := due - now; left > 0 {
 		return bear, left
@@ -271,19 +287,35 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	return ask, word
 }
 
-// first returns how long a call waits until the peer is pinged: where the round trip is known to be short, its time and
-// mostCalls.
-func (s *silence) first() time.Duration {
-	if s.rtt == 0 {
-		return firstDoubt
+// path returns what is known of the path to the peer's kernel or, without one, to the peer.
+func (s *silence) path() rtt.Estimate {
+	if s.latest.path.Known() {
+		return s.latest.path
 	}
-	return min(s.rtt+mostCalls, firstDoubt)
+	return s.trip
 }
 
-// last returns how long the ping may go unacknowledged: until it would have been sent again, and that once more.
-func (s *silence) last() time.Duration {
-	if s.word > 0 || s.resend == 0 {
-		return cmp.Or(s.word, lastWord)
+// first returns how long a call waits until the peer is pinged: what was lost is then sent again.
+func (s *silence) first() time.Duration {
+	if p := s.path(); p.Known() {
+		return p.RTO(0)
 	}
-	return min(2*s.resend, lastWord)
+	return firstDoubt
+}
+
+// last returns how long the ping may go unacknowledged or, where the kernel says nothing of acknowledgements,
+// unanswered.
+func (s *silence) last() time.Duration {
+	switch {
+	case s.word > 0:
+		return max(s.word, s.trip.Answer(1))
+	case s.latest.path.Known():
+		return s.latest.path.Silence(s.latest.segments, s.latest.repeated)
+	}
+	return max(s.trip.Answer(1), s.trip.RTO(2)) // the variation of a path that loses much is large
+}
+
+// answer returns how long a peer whose kernel has received the ping may take to answer: what it sends is lost as often.
+func (s *silence) answer() time.Duration {
+	return max(answerTime, s.last()+time.Second, s.path().Longer(s.trip).Answer(1))
 }

@@ -1,9 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 )
 
 // TestSilence simulates the peer: when it is heard, and the resulting verdicts.
@@ -17,10 +20,11 @@ func TestSilence(t *testing.T) {
 		acked uint64
 		// reached means that the peer's kernel has acknowledged the ping.
 		reached bool
-		// rtt is the round trip, if known; what is lost is sent again 200 ms later.
-		rtt  time.Duration
-		want verdict
-		wait time.Duration
+		// rtt is the round trip, 0: 300 ms; what is lost is sent again 200 ms later.
+		rtt            time.Duration
+		sent, repeated uint64 // segments
+		want           verdict
+		wait           time.Duration
 	}
 	for name, steps := range map[string][]step{
 		"no calls": {
@@ -48,9 +52,24 @@ func TestSilence(t *testing.T) {
 			{at: 2200, rtt: 200, want: part, wait: 800},
 		},
 		"a dead path by satellite": {
-			{at: 1000, begin: true, rtt: 600, wait: 500},
-			{at: 1500, rtt: 600, want: ask, wait: 1000},
-			{at: 2500, rtt: 600, want: part, wait: 1000},
+			{at: 1000, begin: true, rtt: 600, wait: 800},
+			{at: 1800, rtt: 600, want: ask, wait: 1600},
+			{at: 3400, rtt: 600, want: part, wait: 1600},
+		},
+		"a dead path by satellite that loses 3 % each way": {
+			{at: 1000, begin: true, rtt: 600, sent: 1000, repeated: 60, wait: 800},
+			{at: 1800, rtt: 600, sent: 1000, repeated: 60, want: ask, wait: 3200},
+			{at: 5000, rtt: 600, sent: 1000, repeated: 60, want: part, wait: 3200},
+		},
+		"a satellite that loses 30 %, and is heard late": {
+			{at: 1000, begin: true, rtt: 600, sent: 100, repeated: 40, wait: 800},
+			{at: 1800, rtt: 600, sent: 100, repeated: 40, want: ask, wait: 25_600},
+			{at: 16_000, rtt: 600, read: 15_900, sent: 100, repeated: 44, wait: 1900},
+		},
+		"a peer beyond two satellites, which answers late": {
+			{at: 1000, begin: true, rtt: 1400, wait: 1600},
+			{at: 2600, rtt: 1400, acked: 100, want: ask, wait: 3200},
+			{at: 5700, rtt: 1400, acked: 112, reached: true, wait: 3500},
 		},
 		"a stopped peer near by": {
 			{at: 1000, begin: true, rtt: 1, wait: 201},
@@ -151,10 +170,8 @@ func TestSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var s silence
 			for _, st := range steps {
-				now, sg := st.at*time.Millisecond, sign{read: st.read * time.Millisecond, acked: st.acked, reached: st.reached, rtt: st.rtt * time.Millisecond}
-				if st.rtt > 0 {
-					sg.resend = sg.rtt + 200*time.Millisecond
-				}
+				now, sg := st.at*time.Millisecond, sign{read: st.read * time.Millisecond, reached: st.reached}
+				sg.sendState = sendState{acked: st.acked, path: rtt.Estimate{SRTT: cmp.Or(st.rtt, 300) * time.Millisecond}, segments: st.sent, repeated: st.repeated}
 				if st.begin {
 					s.begin(now, sg)
 				}
@@ -174,20 +191,31 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// Over a link, whose other end has no kernel to acknowledge data, a peer has longer to answer.
+// Over a link, whose other end has no kernel to acknowledge data, a peer has longer to answer, and still longer if it is
+// far away.
 func TestSilenceOverALink(t *testing.T) {
-	a, b := net.Pipe()
-	defer a.Close()
-	defer b.Close()
-	s := newPulse(Mending{a}, 0).silence
-	s.begin(0, sign{})
-	for _, st := range []struct {
-		at   time.Duration
-		want verdict
-		wait time.Duration
-	}{{firstDoubt, ask, longWord}, {firstDoubt + longWord - 1, bear, 1}, {firstDoubt + longWord, part, longWord}} {
-		if got, wait := s.judge(st.at, sign{}); got != st.want || wait != st.wait {
-			t.Errorf("at %v: %d, look again in %v; want %d, %v", st.at, got, wait, st.want, st.wait)
+	for _, c := range []struct{ trip, first, word time.Duration }{
+		{0, firstDoubt, 7 * time.Second},
+		{20 * time.Millisecond, 260 * time.Millisecond, longWord},
+		{1400 * time.Millisecond, 1400*time.Millisecond + 2800*time.Millisecond, 4*2800*time.Millisecond + time.Second},
+	} {
+		a, b := net.Pipe()
+		defer a.Close()
+		defer b.Close()
+		p := newPulse(Mending{a}, 0)
+		if c.trip > 0 {
+			p.took(c.trip)
+		}
+		s := p.silence
+		s.begin(0, sign{})
+		for _, st := range []struct {
+			at   time.Duration
+			want verdict
+			wait time.Duration
+		}{{c.first, ask, c.word}, {c.first + c.word - 1, bear, 1}, {c.first + c.word, part, c.word}} {
+			if got, wait := s.judge(st.at, sign{}); got != st.want || wait != st.wait {
+				t.Errorf("at %v: %d, look again in %v; want %d, %v", st.at, got, wait, st.want, st.wait)
+			}
 		}
 	}
 }

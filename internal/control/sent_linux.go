@@ -4,16 +4,14 @@ import (
 	"crypto/tls"
 	"net"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 )
 
-// leastRTO is what Linux adds to the round trip at least (TCP_RTO_MIN).
-const leastRTO = 200 * time.Millisecond
-
 // sentOn returns a function that returns how many bytes written to conn the far kernel has
-// acknowledged (TCP_INFO), how many were written, and how long an acknowledgement takes; the
+// acknowledged (TCP_INFO), how many were written, and what else the kernel knows of the path; the
 // number of those written may be too low by what is acknowledged meanwhile, and is never too high.
 func sentOn(conn net.Conn) func() sendState {
 	none := func() sendState { return sendState{} }
@@ -41,8 +39,7 @@ func sentOn(conn net.Conn) func() sendState {
 			if queued, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil {
 				s.total = s.acked + uint64(queued)
 			}
-			s.rtt = time.Duration(info.Rtt) * time.Microsecond
-			s.resend = s.rtt + max(4*time.Duration(info.Rttvar)*time.Microsecond, leastRTO)
+			s.path, s.segments, s.repeated = rtt.OfInfo(info), uint64(info.Data_segs_out), uint64(info.Total_retrans)
 		})
 		return s
 	}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -40,8 +41,12 @@ var errStalled = errors.New("the control hand-shake did not end")
 // handshakeTimeout bounds everything before the first call of a session.
 const handshakeTimeout = 10 * time.Second
 
-// keepAlive is the interval of yamux's keepalive pings from each end.
-const keepAlive = 5 * time.Second
+// keepAlive is the interval of yamux's keepalive pings from each end. Their answers may take muxTimeout, which is for a
+// process that never runs in time: the pulse detects a dead path, by its round trip and its losses.
+const (
+	keepAlive  = 5 * time.Second
+	muxTimeout = 30 * time.Second
+)
 
 // streamWindow is the receive window for a stream that carries files: 60 ms x 1 Gb/s. The default
 // of 256 KiB would limit a session across a continent to 35 Mb/s. callWindow is yamux's window
@@ -120,6 +125,10 @@ func (s *Session) LocalAddr() netip.AddrPort {
 	}
 	return netip.AddrPort{}
 }
+
+// RTT returns the session's smoothed round trip as measured by the kernel (TCP_INFO), up to an HTTP
+// proxy if the peer connects through one; 0 if unknown.
+func (s *Session) RTT() time.Duration { return rtt.Of(s.conn).SRTT }
 
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.mux.CloseChan() }
@@ -259,7 +268,7 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Dur
 	cfg := yamux.DefaultConfig()
 	cfg.MaxStreamWindowSize = e.window
 	cfg.KeepAliveInterval = keepAlive
-	cfg.ConnectionWriteTimeout = 10 * time.Second
+	cfg.ConnectionWriteTimeout = muxTimeout
 	cfg.AcceptBacklog = maxBacklog
 	cfg.StreamCloseTimeout = 30 * time.Second
 	cfg.LogOutput = nil

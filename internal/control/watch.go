@@ -28,6 +28,12 @@ func (s *Session) watch() {
 		defer t.Stop()
 		look = t.C
 	}
+	ping := func() {
+		if trip, err := s.mux.Ping(); err == nil {
+			s.pulse.took(trip)
+		}
+	}
+	pings.Go(ping) // ends with the session at the latest; at the start, it measures the path
 	again := time.NewTimer(0)
 	defer again.Stop()
 	_, lists := s.creds.lists.Now()
@@ -59,7 +65,7 @@ func (s *Session) watch() {
 		do, wait := s.pulse.look()
 		switch do {
 		case ask:
-			pings.Go(func() { s.mux.Ping() }) // ends with the session at the latest
+			pings.Go(ping)
 		case part:
 			s.end(s.pulse.silent())
 			return
