@@ -15,7 +15,7 @@ import (
 )
 
 // measureTimeout bounds a measurement, whatever its caller requests.
-const measureTimeout = 30 * time.Second
+const measureTimeout = 90 * time.Second
 
 // measuring holds a token while a measurement is under way in this process: two at once would
 // mistake each other's traffic for effects of the firewall. Idle mappings are measured with hardly

@@ -30,10 +30,10 @@ import (
 // helper, which the frontal appoints. The result fills the fields that the admin set to auto, is
 // shown beside the declared values, and is sent to the broker.
 const (
-	measureBound = 40 * time.Second // for one measurement
-	measureAgain = time.Minute      // after a failed one, and at least after a doubted one
-	idleEvery    = 6 * time.Hour    // idle times whose mappings are tested
-	idleTries    = 3                // each starts measureAgain after a failed one
+	measureBound = 100 * time.Second // for one measurement; it takes as long only on a path of seconds
+	measureAgain = time.Minute       // after a failed one, and at least after a doubted one
+	idleEvery    = 6 * time.Hour     // idle times whose mappings are tested
+	idleTries    = 3                 // each starts measureAgain after a failed one
 
 	// workedFor is how long a connection with another site outweighs a measurement that found nothing. Two
 	// measurements, measureAgain apart, are over by then.

@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// A SYN is sent crossTries times, each given up after crossWait, so that a lost one does not look
+// A SYN is sent crossTries times, each given up after crossWait or, on a longer path, when it would have been answered, so that a lost one does not look
 // like a filter.
 const (
 	crossTries = 3
@@ -65,14 +65,14 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 	}
 	c.From = netip.AddrPortFrom(from.Addr(), uint16(resp.GetPort()))
 	for range 2 { // their success shows that SYNs to the port leave the site
-		conn, err := m.dial(ctx, 0, c.From, viewTime)
+		conn, err := m.dial(ctx, 0, c.From, max(viewTime, m.waits.estimate().Answer(1)))
 		if err != nil {
 			return c, fmt.Errorf("%v is not reached (%s)", c.From, shortError(err))
 		}
 		defer carrier.Reset(conn)
 	}
 	for range crossTries {
-		conn, err := m.dial(ctx, p.number, c.From, crossWait)
+		conn, err := m.dial(ctx, p.number, c.From, max(crossWait, m.waits.estimate().SRTT+crossWait/2))
 		if conn != nil {
 			carrier.Reset(conn)
 			err = errors.New("accepted")
@@ -90,7 +90,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 	}
 	// A strict tracker lets the SYN in, but not the listener's answer out.
 	err = m.opts.Do(func() (err error) { c.Connected, err = halfOpen(m.ipv6, p.number, c.From.Port()); return err })
-	late := time.NewTimer(arriveTime)
+	late := time.NewTimer(max(arriveTime, m.waits.estimate().RTO(1)))
 	defer late.Stop()
 	select {
 	case <-arrived:
@@ -102,7 +102,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 
 // ask sends a call-back request to a reflector.
 func (m *measurement) ask(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, m.waits.call())
 	defer cancel()
 	resp, err := m.opts.Grid.CallBack(ctx, req)
 	return resp, control.FromStatus(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -39,10 +40,10 @@ const MaxIdleWaits = 16
 
 // IdleBound returns the maximum duration of MeasureIdle.
 func IdleBound(waits []time.Duration) time.Duration {
-	return slices.Max(append(slices.Clone(waits), 0)) + 2*viewTime + callTime + idleLate
+	return slices.Max(append(slices.Clone(waits), 0)) + 3*(rtt.Estimate{}).Answer(3) + callTime + idleLate
 }
 
-// idleLate is how much later than requested an answer may arrive.
+// idleLate is how much later than requested an answer may arrive, besides a round trip.
 const idleLate = 3 * time.Second
 
 // CheckIdleWaits returns an error for invalid waits, or nil.
@@ -85,15 +86,16 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 		return IdleObservations{}, fmt.Errorf("%w: the broker names no reflector with an IPv4 address", overlay.ErrNoPath)
 	}
 	opts = opts.complete()
+	path := newPatience()
 	o := IdleObservations{TCP: make([]Idle, len(waits)), UDP: make([]Idle, len(waits))}
 	var asked, wg sync.WaitGroup
 	for i, wait := range waits {
 		asked.Add(1)
-		wg.Go(func() { o.TCP[i] = beIdle(ctx, opts, points[0], wait, openIdleTCP, asked.Done) })
+		wg.Go(func() { o.TCP[i] = beIdle(ctx, opts, path, points[0], wait, openIdleTCP, asked.Done) })
 	}
 	asked.Wait() // only a host that has asked over TCP is sent datagrams
 	for i, wait := range waits {
-		wg.Go(func() { o.UDP[i] = beIdle(ctx, opts, points[0], wait, openIdleUDP, func() {}) })
+		wg.Go(func() { o.UDP[i] = beIdle(ctx, opts, path, points[0], wait, openIdleUDP, func() {}) })
 	}
 	wg.Wait()
 	return o, nil
@@ -107,9 +109,9 @@ type idler struct {
 }
 
 // beIdle makes one mapping, calls opened, and waits for the late answer.
-func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open func(context.Context, Options, point) (*idler, error), opened func()) Idle {
+func beIdle(ctx context.Context, opts Options, path *patience, p point, wait time.Duration, open func(context.Context, Options, *patience, point) (*idler, error), opened func()) Idle {
 	r := Idle{After: wait}
-	c, err := open(ctx, opts, p)
+	c, err := open(ctx, opts, path, p)
 	opened()
 	if err != nil {
 		r.Err = shortError(err)
@@ -118,12 +120,12 @@ func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open
 	defer c.Close()
 	var nonce [reflector.NonceLen]byte
 	rand.Read(nonce[:])
-	if err := c.ask(ctx, opts.Grid, wait, nonce[:]); err != nil {
+	if err := c.ask(ctx, opts.Grid, path.call(), wait, nonce[:]); err != nil {
 		r.Err = err.Error()
 		return r
 	}
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	c.SetReadDeadline(time.Now().Add(wait + idleLate))
+	c.SetReadDeadline(time.Now().Add(wait + idleLate + path.estimate().SRTT))
 	if ctx.Err() == nil {
 		r.Lived = c.await(nonce)
 	}
@@ -134,8 +136,8 @@ func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open
 }
 
 // ask requests a delayed answer of the reflector.
-func (c *idler) ask(ctx context.Context, grid Grid, wait time.Duration, nonce []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+func (c *idler) ask(ctx context.Context, grid Grid, bound, wait time.Duration, nonce []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	resp, err := grid.CallBack(ctx, &controlpb.CallBackRequest{
 		To: c.seen.String(), Udp: c.udp, Nonce: nonce, From: c.from.String(), AfterS: uint32(wait / time.Second),
@@ -171,11 +173,11 @@ func (c *idler) await(nonce [reflector.NonceLen]byte) bool {
 }
 
 // openIdleTCP connects to the reflector and asks it. No keep-alive is sent.
-func openIdleTCP(ctx context.Context, opts Options, p point) (*idler, error) {
+func openIdleTCP(ctx context.Context, opts Options, path *patience, p point) (*idler, error) {
 	d := net.Dialer{KeepAlive: -1}
 	d.SetMultipathTCP(false)
 	v := View{To: p.tcp}
-	c, err := v.ask(ctx, func(ctx context.Context) (c net.Conn, err error) {
+	c, err := v.ask(ctx, path, func(ctx context.Context) (c net.Conn, err error) {
 		err = opts.Do(func() (err error) {
 			c, err = d.DialContext(ctx, "tcp4", p.tcp.String())
 			return err
@@ -193,7 +195,7 @@ func openIdleTCP(ctx context.Context, opts Options, p point) (*idler, error) {
 }
 
 // openIdleUDP asks the STUN server.
-func openIdleUDP(ctx context.Context, opts Options, p point) (*idler, error) {
+func openIdleUDP(ctx context.Context, opts Options, path *patience, p point) (*idler, error) {
 	if !p.stun.IsValid() {
 		return nil, fmt.Errorf("%v has no STUN server", p.tcp.Addr())
 	}
@@ -206,8 +208,8 @@ func openIdleUDP(ctx context.Context, opts Options, p point) (*idler, error) {
 		return nil, err
 	}
 	request := stun.MustBuild(stun.TransactionID, stun.BindingRequest)
-	for range stunTries {
-		if seen, ok := askSTUN(ctx, c, request); ok {
+	for n := range stunTries {
+		if seen, ok := askSTUN(ctx, c, request, max(stunWait, path.estimate().RTO(n))); ok {
 			return &idler{Conn: c, udp: true, seen: seen, from: p.stun}, nil
 		}
 	}
@@ -216,11 +218,11 @@ func openIdleUDP(ctx context.Context, opts Options, p point) (*idler, error) {
 }
 
 // askSTUN sends one request and waits for its answer.
-func askSTUN(ctx context.Context, c *net.UDPConn, request *stun.Message) (seen netip.AddrPort, ok bool) {
+func askSTUN(ctx context.Context, c *net.UDPConn, request *stun.Message, wait time.Duration) (seen netip.AddrPort, ok bool) {
 	if ctx.Err() != nil {
 		return seen, false
 	}
-	c.SetDeadline(time.Now().Add(stunWait))
+	c.SetDeadline(time.Now().Add(wait))
 	c.Write(request.Raw)
 	b := make([]byte, 1500)
 	for {

@@ -14,7 +14,7 @@ func (m *measurement) measureIPv6(ctx context.Context) {
 	if !m.o.ipv6().value {
 		return
 	}
-	six := &measurement{opts: m.opts, points: m.six, ipv6: true, o: Observations{IPv6: m.o.IPv6}}
+	six := &measurement{opts: m.opts, points: m.six, waits: m.waits, ipv6: true, o: Observations{IPv6: m.o.IPv6}}
 	six.opts.HTTPProxy = carrier.HTTPProxy{}
 	if m.o.ipv6Only().value { // the ports that the admin names are of the only version that there is
 		six.o.Ports = m.opts.Ports
@@ -37,7 +37,7 @@ func (m *measurement) lookIPv6(ctx context.Context) {
 			v := View{To: point.tcp}
 			d := net.Dialer{KeepAlive: -1}
 			d.SetMultipathTCP(false)
-			c, err := v.ask(ctx, func(ctx context.Context) (c net.Conn, err error) {
+			c, err := v.ask(ctx, m.waits, func(ctx context.Context) (c net.Conn, err error) {
 				err = m.opts.Do(func() (err error) {
 					c, err = d.DialContext(ctx, "tcp6", v.To.String())
 					return err

@@ -49,17 +49,18 @@ type Options struct {
 	Port443 func() error
 }
 
-// Bounds of a measurement.
+// The least bounds of a measurement, on a short path; see patience.
 const (
 	viewTime   = 2 * time.Second        // for a reflector to be reached and to answer over TCP
 	stunTries  = 3                      // datagrams to a STUN server
 	stunWait   = 400 * time.Millisecond // for the answer to each
-	callTime   = 8 * time.Second        // for a call-back, including the path through broker and proxy
+	callTime   = 8 * time.Second        // for a call-back, including the path through broker and proxy, without its round trips
+	callTrips  = 4                      // to the broker, from there to the reflector and to this host, and as many again
 	arriveTime = 500 * time.Millisecond // how long after the call's end a nonce may arrive
 )
 
 // Measure makes the observations from which Infer determines the site's profile. It takes about
-// eight seconds, with IPv6 twelve, forty at most, sends and receives about 220 kB in the last
+// eight seconds, with IPv6 twelve, on a path of 1.4 s and where much is filtered ninety at most, sends and receives about 220 kB in the last
 // three of them, and is best run from one node of a site at a time. It fails only when the grid does not name its
 // reflectors; any other failure is an observation.
 func Measure(ctx context.Context, opts Options) (Observations, error) {
@@ -71,7 +72,7 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	if len(points)+len(six) == 0 {
 		return Observations{}, fmt.Errorf("%w: the broker names no reflector", overlay.ErrNoPath)
 	}
-	m := &measurement{opts: opts.complete(), points: points, six: six, o: Observations{Ports: opts.Ports, Session: opts.Session}}
+	m := &measurement{opts: opts.complete(), points: points, six: six, waits: newPatience(), o: Observations{Ports: opts.Ports, Session: opts.Session}}
 	defer m.close()
 	if len(points) > 0 {
 		m.look(ctx)
@@ -170,6 +171,8 @@ type measurement struct {
 	six     []point  // with an IPv6 address
 	closers []func() // of what stays open until the end; only look and beCalled add
 
+	waits *patience
+
 	ipv6 bool // points are of IPv6, and everything is about that
 
 	tcp, udp []*port // the sockets that look used; the first asked points[0] only
@@ -266,7 +269,7 @@ func (m *measurement) lookProxy(ctx context.Context) {
 		}
 		return c, nil
 	}
-	c, err := v.ask(ctx, open, m.opts.TLS)
+	c, err := v.ask(ctx, m.waits, open, m.opts.TLS)
 	if c != nil {
 		c.Close()
 	}
@@ -348,7 +351,7 @@ func (m *measurement) callMapped(call func(*port, netip.AddrPort, Call), first, 
 
 // callBack makes c.From call to, which may or may not lead to p.
 func (m *measurement) callBack(ctx context.Context, p *port, to netip.AddrPort, c *Call) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, m.waits.call())
 	defer cancel()
 	c.Port = p.number
 	nonce, arrived := p.expect()
@@ -370,7 +373,7 @@ func (m *measurement) callBack(ctx context.Context, p *port, to netip.AddrPort, 
 		c.Err = resp.Text
 		return
 	}
-	late := time.NewTimer(arriveTime)
+	late := time.NewTimer(max(arriveTime, m.waits.estimate().RTO(1)))
 	defer late.Stop()
 	select {
 	case <-arrived:

@@ -32,9 +32,9 @@ var packetSizes = []int{1500, 1492, 1480, 1476, 1460, 1448, 1440, 1420, 1400, 13
 // Bounds of trying sizes: all of them together are about 17 kB.
 const (
 	sizeTries = 3
-	sizePause = 10 * time.Millisecond // between datagrams
-	sizeWait  = 500 * time.Millisecond
-	udpHeader = 28 // of IPv4 and UDP, without options
+	sizePause = 10 * time.Millisecond  // between datagrams
+	sizeWait  = 500 * time.Millisecond // for the answers, at least
+	udpHeader = 28                     // of IPv4 and UDP, without options
 )
 
 // lookSizes sends a STUN server datagrams of all sizes that the interface supports, and makes it
@@ -61,7 +61,7 @@ func (m *measurement) lookSizes(ctx context.Context, to netip.AddrPort) {
 	var reading sync.WaitGroup
 	reading.Go(func() { q.read(c) })
 	for range sizeTries {
-		if !q.send(ctx, c) {
+		if !q.send(ctx, c, max(sizeWait, m.waits.estimate().RTO(0))) {
 			break
 		}
 	}
@@ -134,7 +134,7 @@ func paddedRequest(id [stun.TransactionIDSize]byte, attr stun.AttrType, size int
 }
 
 // send sends the unanswered requests, waits for answers, and reports whether to try again.
-func (q *sizeQuestions) send(ctx context.Context, c *net.UDPConn) bool {
+func (q *sizeQuestions) send(ctx context.Context, c *net.UDPConn, wait time.Duration) bool {
 	for _, r := range q.requests {
 		q.mu.Lock()
 		_, open := q.left[r.TransactionID]
@@ -147,7 +147,7 @@ func (q *sizeQuestions) send(ctx context.Context, c *net.UDPConn) bool {
 			return false
 		}
 	}
-	t := time.NewTimer(sizeWait)
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -18,7 +18,7 @@ type PathReport struct {
 // answered. It takes about three seconds, or seven where datagrams are rate-limited, and ends with
 // ctx.
 func MeasurePath(ctx context.Context, to netip.AddrPort) PathReport {
-	m := &measurement{opts: Options{}.complete()}
+	m := &measurement{opts: Options{}.complete(), waits: newPatience()}
 	m.lookSizes(ctx, to)
 	m.lookRate(ctx, to)
 	return PathReport{To: to, Sizes: m.o.Sizes, Rate: m.o.Rate, RateErr: m.o.RateErr}

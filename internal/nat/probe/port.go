@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -29,6 +30,7 @@ type port struct {
 	ln     *net.TCPListener
 	pc     *net.UDPConn
 	served sync.WaitGroup
+	waits  *patience
 
 	mu      sync.Mutex // guards the fields below
 	conns   []net.Conn // to reflectors, open until the end
@@ -39,6 +41,7 @@ type port struct {
 // open opens a port of the given number, 0 for any, until the measurement ends.
 func (m *measurement) open(udp bool, number uint16) (*port, error) {
 	p := &port{
+		waits:   m.waits,
 		nonces:  make(map[[reflector.NonceLen]byte]chan struct{}),
 		answers: make(map[[stun.TransactionIDSize]byte]chan netip.AddrPort),
 	}
@@ -137,7 +140,7 @@ func (p *port) accept() {
 			continue
 		}
 		nonce := make([]byte, reflector.NonceLen)
-		c.SetDeadline(time.Now().Add(arriveTime / 2))
+		c.SetDeadline(time.Now().Add(max(arriveTime/2, p.waits.estimate().RTO(0))))
 		if _, err := io.ReadFull(c, nonce); err == nil {
 			p.arrived(nonce)
 		}
@@ -205,7 +208,7 @@ func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 	if !secure {
 		cfg = nil
 	}
-	c, err := v.ask(ctx, open, cfg)
+	c, err := v.ask(ctx, p.waits, open, cfg)
 	if c != nil {
 		p.mu.Lock()
 		p.conns = append(p.conns, c)
@@ -220,18 +223,18 @@ func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 // asks once more, since the reflector or this host may have been busy, and then in TLS, unless cfg is nil:
 // an inspecting middlebox lets a connection begin and then drops what is not TLS. The connection is
 // returned open, for the caller to close; nil if there is none.
-func (v *View) ask(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
-	c, err := v.askOnce(ctx, open, nil)
+func (v *View) ask(ctx context.Context, waits *patience, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
+	c, err := v.askOnce(ctx, waits, open, nil)
 	if c != nil && isLate(err) && ctx.Err() == nil {
 		carrier.Reset(c) // the same port is needed again, and unacknowledged data is not
-		c, err = v.askOnce(ctx, open, nil)
+		c, err = v.askOnce(ctx, waits, open, nil)
 	}
 	_, refused := errors.AsType[refusedError](err)
 	if err == nil || cfg == nil || c == nil || refused || ctx.Err() != nil {
 		return c, err
 	}
 	carrier.Reset(c)
-	c, terr := v.askOnce(ctx, open, cfg)
+	c, terr := v.askOnce(ctx, waits, open, cfg)
 	if terr != nil {
 		return c, bothFailed{err, terr}
 	}
@@ -245,22 +248,33 @@ func isLate(err error) bool {
 	return ok && ne.Timeout()
 }
 
-func (v *View) askOnce(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, viewTime)
+func (v *View) askOnce(ctx context.Context, waits *patience, open func(context.Context) (net.Conn, error), cfg *tls.Config) (c net.Conn, err error) {
+	trips := 2 // to connect, and to ask
+	if cfg != nil {
+		trips++
+	}
+	ctx, cancel := waits.context(ctx, trips)
 	defer cancel()
-	c, err := open(ctx)
-	if err != nil {
+	defer func() {
+		if err != nil && context.Cause(ctx) == os.ErrDeadlineExceeded {
+			err = os.ErrDeadlineExceeded
+		}
+	}()
+	if c, err = open(ctx); err != nil {
 		return nil, err
 	}
 	v.Local, v.Options = addrOf(c.LocalAddr()), OptionsOf(c)
 	if cfg != nil {
 		t := tls.Client(c, cfg)
-		if err := t.HandshakeContext(ctx); err != nil {
+		if err = t.HandshakeContext(ctx); err != nil {
 			return c, err
 		}
 		c = t
 	}
-	v.Seen, err = observe(ctx, c)
+	begun := time.Now()
+	if v.Seen, err = observe(ctx, c); err == nil {
+		waits.took(time.Since(begun)) // connecting may have taken less: to a middlebox, or an HTTP proxy
+	}
 	return c, err
 }
 
@@ -277,18 +291,22 @@ func (p *port) askUDP(ctx context.Context, do func(func() error) error, v *View)
 	p.mu.Lock()
 	p.answers[request.TransactionID] = answer
 	p.mu.Unlock()
-	for range stunTries {
+	for n := range stunTries {
 		if _, err := p.pc.WriteToUDPAddrPort(request.Raw, v.To); err != nil {
 			v.Err = shortError(err) // a local firewall may reject one datagram and let the next out
 		}
-		wait := time.NewTimer(stunWait)
+		begun := time.Now()
+		over, stop := p.waits.again(n)
 		select {
 		case v.Seen = <-answer:
 			v.Err = ""
-		case <-wait.C:
+			if n == 0 { // a later one may be the answer to either (RFC 6298, section 3)
+				p.waits.took(time.Since(begun))
+			}
+		case <-over:
 		case <-ctx.Done():
 		}
-		wait.Stop()
+		stop()
 		if v.Seen.IsValid() {
 			return
 		}

@@ -39,7 +39,7 @@ const (
 	rateDatagrams = 30                     // minimum per run, unless they would be tiny
 	minDatagram   = 120                    // bytes of IP packet, a multiple of four
 	maxDatagram   = 1228                   // passes wherever IPv6 does
-	rateLinger    = 1 * time.Second        // wait for a first answer
+	rateLinger    = 1 * time.Second        // wait for a first answer, at least
 	rateQuiet     = 250 * time.Millisecond // wait after the last answer, plus twice the time of the first
 )
 
@@ -58,6 +58,7 @@ func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 	}
 	c.SetReadBuffer(1 << 20) // if the system does not grant it, the default must do
 	r := newRateRun(c)
+	r.linger = max(rateLinger, m.waits.estimate().RTO(1))
 	var reading sync.WaitGroup
 	reading.Go(r.read)
 	defer reading.Wait()
@@ -113,6 +114,8 @@ func ratesAbove(rates []uint64, rate uint64) []uint64 {
 type rateRun struct {
 	c    *net.UDPConn
 	mark [8]byte // begins the transaction ids of this run
+
+	linger time.Duration // see rateLinger
 
 	mu       sync.Mutex // guards the fields below
 	base     uint32     // number of the step's first datagram
@@ -179,7 +182,7 @@ func (r *rateRun) begin(n int) {
 
 // awaitAnswers waits until all answers arrived or no more are expected; it returns false when ctx ended.
 func (r *rateRun) awaitAnswers(ctx context.Context) bool {
-	end := time.NewTimer(rateLinger)
+	end := time.NewTimer(r.linger)
 	defer end.Stop()
 	for {
 		r.mu.Lock()

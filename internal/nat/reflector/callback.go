@@ -18,9 +18,9 @@ import (
 )
 
 // How long a call-back waits before it reports silence. A SYN is sent again after a second, so that
-// one lost packet does not look like a filter; a datagram is sent three times for the same reason.
+// one lost packet does not look like a filter, and its answer may take 1.4 s, beyond two satellites; a datagram is sent three times for the same reason.
 const (
-	tcpSilence = 1500 * time.Millisecond
+	tcpSilence = 2500 * time.Millisecond
 	udpSilence = 300 * time.Millisecond
 	udpCopies  = 3
 )
@@ -78,7 +78,7 @@ func ParseTarget(req *controlpb.CallBackRequest, loopback bool) (Target, error) 
 }
 
 // CallBack contacts t once, from the given local address or, if that is not valid, one that the
-// system chooses, and returns the outcome. It takes at most two seconds and never fails: local
+// system chooses, and returns the outcome. It takes at most three seconds and never fails: local
 // failures are UNKNOWN, with the reason in the text.
 func CallBack(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBackResponse {
 	if t.UDP {
