@@ -35,7 +35,8 @@ type DialOptions struct {
 // a TLS handshake. MPTCP is off.
 //
 // All ways to connect are tried, each a while after the one before it (RFC 8305): all addresses of the
-// name, of both IP versions, and from all uplinks of a host with several. The exchange with the HTTP
+// name, of both IP versions, and from all uplinks of a host with several. The last known addresses of
+// a name are dialled at once, while it is looked up again. The exchange with the HTTP
 // proxy and finish belong to an attempt, so an address that accepts and then stays silent holds the
 // next one up for little more than one that does not answer. finish owns the connection, and may run
 // for several connections at a time; all but the first that it returns are closed.
@@ -59,7 +60,7 @@ func Dial[C io.Closer](ctx context.Context, addr string, o DialOptions, finish f
 		}
 		return none, err
 	}
-	to, err := resolve(ctx, first)
+	to, err := names.resolve(ctx, first)
 	if err != nil {
 		return fail(err)
 	}
@@ -68,32 +69,37 @@ func Dial[C io.Closer](ctx context.Context, addr string, o DialOptions, finish f
 		mtu = usualMTU
 	}
 	until := start.Add(cmp.Or(o.Connect, dialBound))
-	known := lately.Load()
-	via := known.sourceFor(start, to, multihome.Others)
-	won, err := overlap(ctx, until, attempts(to, via, multihome.Others), func(ctx context.Context, a attempt, reached func()) (C, error) {
-		c, err := a.dial(ctx, mtu, until)
-		if err != nil {
-			return none, err
-		}
-		reached()
-		if o.Via.Addr != "" {
-			if err := o.Via.connect(ctx, c, addr); err != nil {
-				c.Close()
+	conn, err := dialAddresses(ctx, to, func(ctx context.Context, to []netip.AddrPort) (C, error) {
+		known := lately.Load()
+		via := known.sourceFor(start, to, multihome.Others)
+		won, err := overlap(ctx, until, attempts(to, via, multihome.Others), func(ctx context.Context, a attempt, reached func()) (C, error) {
+			c, err := a.dial(ctx, mtu, until)
+			if err != nil {
+				return none, err
+			}
+			reached()
+			if o.Via.Addr != "" {
+				if err := o.Via.connect(ctx, c, addr); err != nil {
+					c.Close()
+					return none, &finishError{err}
+				}
+				reached() // what is behind the proxy is farther away
+			}
+			done, err := finish(ctx, c)
+			if err != nil {
 				return none, &finishError{err}
 			}
-			reached() // what is behind the proxy is farther away
+			return done, nil
+		})
+		if err == nil {
+			lately.CompareAndSwap(known, known.update(won.by.from, via, time.Now()))
 		}
-		done, err := finish(ctx, c)
-		if err != nil {
-			return none, &finishError{err}
-		}
-		return done, nil
+		return won.conn, err
 	})
 	if err != nil {
 		return fail(err)
 	}
-	lately.CompareAndSwap(known, known.update(won.by.from, via, time.Now()))
-	return won.conn, nil
+	return conn, nil
 }
 
 // finishError is an error of what follows the TCP connection.
@@ -149,11 +155,18 @@ func chain(one, other control) control {
 // dialError maps a failed dial to one of the classes of package overlay.
 func dialError(addr string, took time.Duration, err error) error {
 	var dns *net.DNSError
+	if old, ok := errors.AsType[*rememberedError](err); ok {
+		return fmt.Errorf("%w (%s)", dialError(addr, took, old.error), old.note())
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("dial %s: given up after %v: %w", addr, took.Round(time.Millisecond), context.Canceled)
-	case errors.As(err, &dns) && !dns.IsTimeout:
+	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Errorf("dial %s: %w: the name %q has no address", addr, overlay.ErrUnreachable, dns.Name)
+	case errors.As(err, &dns) && dns.IsTimeout:
+		return fmt.Errorf("dial %s: %w: no answer about the name %q within %v; check this host's name servers (/etc/resolv.conf)", addr, overlay.ErrTimeout, dns.Name, took.Round(time.Millisecond))
+	case errors.As(err, &dns):
+		return fmt.Errorf("dial %s: %w: the name %q cannot be looked up: %s; check this host's name servers (/etc/resolv.conf)", addr, overlay.ErrUnreachable, dns.Name, dns.Err)
 	case isTimeout(err):
 		return fmt.Errorf("dial %s: %w: no answer within %v", addr, overlay.ErrTimeout, took.Round(time.Millisecond))
 	case errors.Is(err, syscall.ECONNREFUSED):

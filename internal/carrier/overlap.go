@@ -3,9 +3,7 @@ package carrier
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -187,8 +185,7 @@ func interleaved(all []netip.AddrPort) []netip.AddrPort {
 // alone with what is to be done there: a handshake takes some round trips.
 func finishTime(took time.Duration) time.Duration { return 4*took + time.Second }
 
-// once makes each attempt once. Its error is that of the attempt that got farthest: one that reached
-// the other end, one that was refused, otherwise the first. A single attempt may take until ctx ends:
+// once makes each attempt once. Its error is that of the attempt that got farthest. A single attempt may take until ctx ends:
 // the kernel retransmits its SYN at growing intervals, whereas new attempts would not slow down, which
 // makes it worse at a firewall that counts SYNs.
 func once[C io.Closer](ctx context.Context, next func() (attempt, bool), dial dialling[C]) (connected[C], error) {
@@ -230,11 +227,17 @@ func once[C io.Closer](ctx context.Context, next func() (attempt, bool), dial di
 	if errs == nil {
 		return conn, nil
 	}
-	farthest := slices.IndexFunc(errs, func(err error) bool { _, ok := errors.AsType[*finishError](err); return ok })
-	if farthest < 0 {
-		farthest = max(slices.IndexFunc(errs, isRefusal), 0)
+	return connected[C]{}, farthest(errs)
+}
+
+// farthest returns the error of the attempt that got farthest: one that reached the other end, one that
+// was refused, otherwise the first.
+func farthest(errs []error) error {
+	i := slices.IndexFunc(errs, func(err error) bool { _, ok := errors.AsType[*finishError](err); return ok })
+	if i < 0 {
+		i = max(slices.IndexFunc(errs, isRefusal), 0)
 	}
-	return connected[C]{}, errs[farthest]
+	return errs[i]
 }
 
 // FirstOf dials each of addresses that belong to one peer, the next when the previous one has
@@ -343,34 +346,4 @@ func judge[C io.Closer](cancel func(), delay time.Duration, results <-chan resul
 
 func isRefusal(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
-}
-
-// resolve returns the addresses of "host:port", in the order in which to try them (RFC 6724).
-func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
-	if a, err := netip.ParseAddrPort(addr); err == nil {
-		return []netip.AddrPort{a}, nil
-	}
-	host, service, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	if host == "" {
-		host = "localhost" // as in net.Dial
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
-	if err != nil {
-		return nil, err
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, err
-	}
-	var all []netip.AddrPort
-	for _, ip := range ips {
-		all = append(all, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("the name %q has no address", host)
-	}
-	return all, nil
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
-	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 func ports(texts ...string) (all []netip.AddrPort) {
@@ -253,22 +252,6 @@ func TestConnectBound(t *testing.T) {
 			t.Errorf("%v after %v", err, took)
 		}
 	})
-}
-
-func TestResolve(t *testing.T) {
-	for addr, want := range map[string]string{"192.0.2.1:443": "[192.0.2.1:443]", "[2001:db8::1]:7": "[[2001:db8::1]:7]"} {
-		if got, err := resolve(t.Context(), addr); err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%s: %v, %v", addr, got, err)
-		}
-	}
-	for _, addr := range []string{"192.0.2.1", "nothing.invalid:1", "[::1:5"} {
-		if got, err := resolve(t.Context(), addr); err == nil {
-			t.Errorf("%s: %v", addr, got)
-		}
-	}
-	if _, err := DialTCP(t.Context(), "nothing.invalid:1", HTTPProxy{}); !errors.Is(err, overlay.ErrUnreachable) {
-		t.Errorf("a name without an address: %v", err)
-	}
 }
 
 // fakeConn is closed when it loses.

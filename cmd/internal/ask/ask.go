@@ -105,7 +105,7 @@ func DaemonFailed(c *cli.Context, name string, role control.Role, addr string, e
 		f.Cause = name + ": " + who + "it closes connections without an answer: it is ending, or not a daemon of the grid"
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		f.Next = "ip route get " + hostOf(addr) + ", here: there is no route from this host; it may have none of that IP version"
-	case strings.Contains(err.Error(), "has no address"):
+	case strings.Contains(err.Error(), "has no address"), strings.Contains(err.Error(), "about the name "), strings.Contains(err.Error(), "cannot be looked up"):
 		f.Next = "getent hosts " + hostOf(addr) + ", here: the name may be wrong, or need another DNS server; an address in place of it needs none"
 	case errors.Is(err, overlay.ErrForbidden):
 		f.Next = "see whose certificate --cert is: openssl x509 -noout -subject -dates -in " + c.String("cert")
