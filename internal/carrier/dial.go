@@ -78,12 +78,14 @@ func Dial[C io.Closer](ctx context.Context, addr string, o DialOptions, finish f
 				return none, err
 			}
 			reached()
+			noteReached(ctx)
 			if o.Via.Addr != "" {
 				if err := o.Via.connect(ctx, c, addr); err != nil {
 					c.Close()
 					return none, &finishError{err}
 				}
 				reached() // what is behind the proxy is farther away
+				noteReached(ctx)
 			}
 			done, err := finish(ctx, c)
 			if err != nil {

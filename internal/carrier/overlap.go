@@ -28,9 +28,6 @@ const (
 	// waiting longer for a changed path would be useless.
 	attemptTime = 3 * time.Second
 
-	// addressDelay is attemptDelay for dials that take several round trips.
-	addressDelay = time.Second
-
 	// maxAttempts bounds the attempts that overlap.
 	maxAttempts = 8
 )
@@ -240,17 +237,32 @@ func farthest(errs []error) error {
 	return errs[i]
 }
 
+// reachedKey has the function that FirstOf wants Dial to call.
+type reachedKey struct{}
+
+// noteReached tells the FirstOf that ctx is of, if any, that the other end has answered.
+func noteReached(ctx context.Context) {
+	if note, ok := ctx.Value(reachedKey{}).(func()); ok {
+		note()
+	}
+}
+
 // FirstOf dials each of addresses that belong to one peer, the next when the previous one has
-// failed or has no result after a while, and returns the first connection: one of the addresses may
-// lead over a dead uplink. The error names all failures.
+// failed or has not been answered for a while, and returns the first connection: one of the addresses
+// may lead over a dead uplink, or a version of IP that leads nowhere. A dial that has been answered, by
+// Dial with its context, may take some round trips more before the next one begins. The error names all
+// failures.
 func FirstOf[A any, C io.Closer](ctx context.Context, addrs []A, dial func(context.Context, A) (C, error)) (C, error) {
-	conn, errs := race(ctx, addressDelay, func() (next A, ok bool) {
+	conn, errs := race(ctx, delay(ctx), func() (next A, ok bool) {
 		if len(addrs) == 0 {
 			return next, false
 		}
 		next, addrs = addrs[0], addrs[1:]
 		return next, true
-	}, func(ctx context.Context, a A, _ func(time.Duration)) (C, error) { return dial(ctx, a) })
+	}, func(ctx context.Context, a A, wait func(time.Duration)) (C, error) {
+		start := time.Now()
+		return dial(context.WithValue(ctx, reachedKey{}, func() { wait(finishTime(time.Since(start))) }), a)
+	})
 	return conn, errors.Join(errs...)
 }
 

@@ -265,6 +265,45 @@ func (c fakeConn) Close() error {
 	return nil
 }
 
+// An address that is dead, as over a version of IP that leads nowhere, costs 250 ms, and less where data
+// is blocked; one that has answered is left alone for some round trips, and not for ever.
+func TestFirstOfDeadAddress(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		urgent bool
+		first  func(context.Context) error
+		won    string
+		took   time.Duration
+	}{
+		{"silent", false, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "second", attemptDelay},
+		{"silent, urgent", true, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "second", urgentDelay},
+		{"no route", false, func(context.Context) error { return syscall.ENETUNREACH }, "second", 0},
+		{"answers, then works for 1 s", false, func(ctx context.Context) error {
+			sleep.For(ctx, 100*time.Millisecond)
+			noteReached(ctx)
+			sleep.For(ctx, time.Second)
+			return ctx.Err()
+		}, "first", 1100 * time.Millisecond},
+		{"answers, then silent", false, func(ctx context.Context) error { noteReached(ctx); <-ctx.Done(); return ctx.Err() }, "second", finishTime(0)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, start := t.Context(), time.Now()
+			if tc.urgent {
+				ctx = Urgent(ctx)
+			}
+			got, err := FirstOf(ctx, []string{"first", "second"}, func(ctx context.Context, addr string) (c fakeConn, err error) {
+				if addr == "first" {
+					err = tc.first(ctx)
+				}
+				return fakeConn{make(chan struct{}), addr}, err
+			})
+			if took := time.Since(start); err != nil || got.name != tc.won || took != tc.took {
+				t.Errorf("%s: %q after %v, %v; want %q after %v", tc.name, got.name, took, err, tc.won, tc.took)
+			}
+		})
+	}
+}
+
 // Of several addresses the first to answer wins, and later connections are closed; an error names
 // all.
 func TestFirstOf(t *testing.T) {

@@ -91,6 +91,18 @@ func OtherVersion(ip netip.Addr) netip.Addr {
 	return other
 }
 
+// Beside returns the address of this host, for other sites, over the IP version that is not ip's, which
+// is one of this host's, too; not valid without one. A private IPv4 address beside a public IPv6 one is
+// none: a NAT probably translates it, and at other sites it is another host's.
+func Beside(ip netip.Addr) netip.Addr { return beside(ip.Unmap(), OtherVersion(ip)) }
+
+func beside(ip, other netip.Addr) netip.Addr {
+	if other.IsPrivate() && !ip.IsPrivate() {
+		return netip.Addr{}
+	}
+	return other
+}
+
 // Unreachable returns the kind of an address to which no other host can send, such as "loopback"; "" for
 // other addresses.
 func Unreachable(ip netip.Addr) string {

@@ -54,6 +54,19 @@ func TestOthersOfNeighbours(t *testing.T) {
 	}
 }
 
+// TestBeside: what a host's other address is to other sites.
+func TestBeside(t *testing.T) {
+	public4, private4, public6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("2001:db8::1")
+	for _, tc := range []struct{ ip, other, want netip.Addr }{
+		{public4, public6, public6}, {public6, public4, public4}, {private4, public6, public6},
+		{public6, private4, netip.Addr{}}, {public4, netip.Addr{}, netip.Addr{}},
+	} {
+		if got := beside(tc.ip, tc.other); got != tc.want {
+			t.Errorf("%v beside %v: %v, want %v", tc.other, tc.ip, got, tc.want)
+		}
+	}
+}
+
 // An address that no other host can send to is replaced by one that they can, of the same IP version if
 // there is one.
 func TestOutward(t *testing.T) {
