@@ -27,22 +27,22 @@ import (
 
 // Config holds the settings of a broker. Its name is in its certificate.
 type Config struct {
-	Listen        netip.AddrPort  `yaml:"listen" default:"[::]:443" help:"Address to accept frontals, proxies and admins on. Sites only need outbound access to it."`
-	Advertise     netip.AddrPort  `yaml:"advertise" example:"203.0.113.5:443" help:"Address at which sites reach this broker, if a NAT translates it. Sites use it, and the proxies, to learn their reflexive addresses."`
-	STUNListen    netip.AddrPort  `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, from which sites learn their UDP mapping; the same TCP port shows them whether their firewall permits ports other than 443 outbound. \"\" is none."`
-	TLS           TLS             `yaml:"tls" help:"Certificate, key and CA of this broker."`
-	MetricsListen netip.AddrPort  `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
-	Enrol         Enrol           `yaml:"enrol" help:"How this broker issues certificates to clients that present a token (isthmus ca token), and renews certificates. Without it, the broker does neither."`
-	Store         daemon.Path     `yaml:"store" example:"etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/isthmus" help:"Where this broker stores persistent state: used tokens, revocations, published names. A file, used by this broker only, or an etcd that several brokers share, with a key prefix used by this grid only. Empty: broker.db in the service manager's state folder (STATE_DIRECTORY); without one, names and revocations are lost when the broker ends, and the broker cannot enrol."`
-	StoreTLS      StoreTLS        `yaml:"store_tls" help:"TLS settings for the etcd."`
-	StatusListen  netip.AddrPort  `yaml:"status_listen" example:"127.0.0.1:9480" help:"Address of the status page, for a browser: sites, processes, how sites connect, and why. It is read-only and has no access control, so it must be a loopback address unless status_open is true. Without it there is no status page."`
-	StatusOpen    bool            `yaml:"status_open" default:"false" help:"Let status_listen be an address that other hosts reach: all of them see the names of sites, users and projects, and addresses of proxies. Put an authenticating proxy in front of it."`
-	Lease         time.Duration   `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay registered after its frontal's session ended. A frontal that reconnects within this time has lost nothing."`
-	ProxyChoice   registry.Choice `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the fraction of its capacity in use, or round-robin."`
-	RelayLimit    daemon.Size     `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both directions together; 0B is no limit."`
-	Audit         audit.Config    `yaml:"audit" help:"The audit log: every signalling request with its decision, every session, and every refused caller."`
-	AllowLoopback bool            `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`
-	Limits        Limits          `yaml:"limits" help:"Limits of the broker. Requests over a limit are refused as overloaded."`
+	Listen        netip.AddrPort   `yaml:"listen" default:"[::]:443" help:"Address to accept frontals, proxies and admins on. Sites only need outbound access to it."`
+	Advertise     []netip.AddrPort `yaml:"advertise" example:"203.0.113.5:443" help:"Addresses at which sites reach this broker, one of each version of IP, where they differ from this host's own: if a NAT translates them. Sites use them, and the proxies, to learn their reflexive addresses. Empty: the address to which a site connects and, of listen [::], the other version's by which this host reaches other networks, unless that is private and the first is not."`
+	STUNListen    netip.AddrPort   `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, from which sites learn their UDP mapping; the same TCP port shows them whether their firewall permits ports other than 443 outbound. \"\" is none."`
+	TLS           TLS              `yaml:"tls" help:"Certificate, key and CA of this broker."`
+	MetricsListen netip.AddrPort   `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
+	Enrol         Enrol            `yaml:"enrol" help:"How this broker issues certificates to clients that present a token (isthmus ca token), and renews certificates. Without it, the broker does neither."`
+	Store         daemon.Path      `yaml:"store" example:"etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/isthmus" help:"Where this broker stores persistent state: used tokens, revocations, published names. A file, used by this broker only, or an etcd that several brokers share, with a key prefix used by this grid only. Empty: broker.db in the service manager's state folder (STATE_DIRECTORY); without one, names and revocations are lost when the broker ends, and the broker cannot enrol."`
+	StoreTLS      StoreTLS         `yaml:"store_tls" help:"TLS settings for the etcd."`
+	StatusListen  netip.AddrPort   `yaml:"status_listen" example:"127.0.0.1:9480" help:"Address of the status page, for a browser: sites, processes, how sites connect, and why. It is read-only and has no access control, so it must be a loopback address unless status_open is true. Without it there is no status page."`
+	StatusOpen    bool             `yaml:"status_open" default:"false" help:"Let status_listen be an address that other hosts reach: all of them see the names of sites, users and projects, and addresses of proxies. Put an authenticating proxy in front of it."`
+	Lease         time.Duration    `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay registered after its frontal's session ended. A frontal that reconnects within this time has lost nothing."`
+	ProxyChoice   registry.Choice  `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the fraction of its capacity in use, or round-robin."`
+	RelayLimit    daemon.Size      `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both directions together; 0B is no limit."`
+	Audit         audit.Config     `yaml:"audit" help:"The audit log: every signalling request with its decision, every session, and every refused caller."`
+	AllowLoopback bool             `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`
+	Limits        Limits           `yaml:"limits" help:"Limits of the broker. Requests over a limit are refused as overloaded."`
 }
 
 // budget returns the bounds on one peer's sessions, streams, calls and bytes.
@@ -55,8 +55,10 @@ func (c Config) Check() error {
 	if at := c.StatusListen; at.IsValid() && !at.Addr().IsLoopback() && !c.StatusOpen {
 		return daemon.Wrong("status_listen", "%v can be reached by others, and the page has no access control; use 127.0.0.1 and a tunnel (ssh -L), or set status_open: true", at)
 	}
-	if kind := multihome.Unreachable(c.Advertise.Addr()); kind != "" && !(kind == "loopback" && c.AllowLoopback) {
-		return daemon.Wrong("advertise", "%v (%s) is not an address that sites can dial; give one that they can, or remove the key", c.Advertise, kind)
+	for _, a := range c.Advertise {
+		if kind := multihome.Unreachable(a.Addr()); kind != "" && !(kind == "loopback" && c.AllowLoopback) {
+			return daemon.Wrong("advertise", "%v (%s) is not an address that sites can dial; give one that they can, or remove the key", a, kind)
+		}
 	}
 	return c.checkStore()
 }

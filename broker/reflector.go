@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -29,7 +28,6 @@ const (
 	callBackMax     = 5 * time.Second // for a proxy to carry out one
 	seenMax         = 1 << 16         // addresses eligible for a call-back
 	seenLife        = 10 * time.Minute
-	maxReflectors   = 16 // in one answer
 )
 
 // reflectorState is the broker's state as a reflector.
@@ -85,55 +83,26 @@ func (b *Broker) serveSTUN(ctx context.Context) {
 	}
 }
 
-// ownAddresses returns the broker's addresses as a reflector, as a peer on session s reaches
-// them; stun is invalid without a STUN server.
-func (b *Broker) ownAddresses(s *control.Session) (tcp, stun netip.AddrPort) {
-	tcp = b.cfg.Advertise
-	own := s.LocalAddr()
-	if b.reflector.listening.Addr().IsUnspecified() && !b.cfg.AllowLoopback { // a frontal on this host shows an address that no node can reach
+// ownAddresses returns the broker's addresses as a reflector, first that at which a peer on session s
+// reaches it.
+func (b *Broker) ownAddresses(s *control.Session) []reflectorAddress {
+	own, at := s.LocalAddr(), b.reflector.listening
+	if at.Addr().IsUnspecified() && !b.cfg.AllowLoopback { // a frontal on this host shows an address that no node can reach
 		own = netip.AddrPortFrom(multihome.Outward(own.Addr()), own.Port())
 	}
-	if !tcp.IsValid() || tcp.Addr().Is4() != own.Addr().Unmap().Is4() {
-		tcp = own // a peer that connected over the other IP version may have no other route
+	var other netip.AddrPort
+	if at.Addr().IsUnspecified() && at.Addr().Is6() {
+		other = netip.AddrPortFrom(multihome.Beside(own.Addr()), at.Port())
 	}
-	if b.reflector.sockets != nil {
-		stun = netip.AddrPortFrom(tcp.Addr(), b.reflector.sockets.Port())
+	var all []reflectorAddress
+	for _, tcp := range ofBothVersions(b.cfg.Advertise, own, other) {
+		a := reflectorAddress{tcp: tcp}
+		if sockets := b.reflector.sockets; sockets != nil && sockets.Serves(tcp.Addr()) {
+			a.stun = netip.AddrPortFrom(tcp.Addr(), sockets.Port())
+		}
+		all = append(all, a)
 	}
-	return tcp, stun
-}
-
-// furtherIPv6 returns the first IPv6 address of a proxy after the address by which it is named.
-func furtherIPv6(p registry.Proxy) netip.AddrPort {
-	if i := slices.IndexFunc(p.Addresses[1:], func(a netip.AddrPort) bool { return a.Addr().Is6() }); i >= 0 {
-		return p.Addresses[1+i]
-	}
-	return netip.AddrPort{}
-}
-
-// stunOverIPv6 returns a proxy's STUN server at that address. Its port is that of all the proxy's
-// addresses unless the admin binds it to one; then nothing listens there.
-func stunOverIPv6(p registry.Proxy) netip.AddrPort {
-	if at := furtherIPv6(p); at.IsValid() && p.STUN.IsValid() {
-		return netip.AddrPortFrom(at.Addr(), p.STUN.Port())
-	}
-	return netip.AddrPort{}
-}
-
-// overIPv6 returns this host's IPv6 address as a reflector beside tcp and stun, as ownAddresses;
-// invalid where a listener has one address only, or the host has none.
-func (b *Broker) overIPv6(tcp, stun netip.AddrPort) (tcp6, stun6 netip.AddrPort) {
-	at := b.reflector.listening
-	if !tcp.Addr().Unmap().Is4() || !at.Addr().IsUnspecified() || !at.Addr().Is6() {
-		return tcp6, stun6
-	}
-	ip := multihome.OtherVersion(tcp.Addr())
-	if !ip.IsValid() {
-		return tcp6, stun6
-	}
-	if stun.IsValid() && b.reflector.sockets.OverIPv6() {
-		stun6 = netip.AddrPortFrom(ip, stun.Port())
-	}
-	return netip.AddrPortFrom(ip, at.Port()), stun6
+	return all
 }
 
 // Bearings implements controlpb.DirectoryServer.
@@ -143,34 +112,8 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.ReflectorsRequest)
 		return nil, d.b.fail(err)
 	}
 	d.b.counters.reflectorQueries.Add(1)
-	tcp, stun := d.b.ownAddresses(s)
-	resp := &controlpb.ReflectorsResponse{Tcp: []string{tcp.String()}, Clock: d.b.name}
-	if stun.IsValid() {
-		resp.Stun = append(resp.Stun, stun.String())
-	}
-	tcp6, stun6 := d.b.overIPv6(tcp, stun)
-	if tcp6.IsValid() {
-		resp.Tcp6 = append(resp.Tcp6, tcp6.String())
-	}
-	if stun6.IsValid() {
-		resp.Stun6 = append(resp.Stun6, stun6.String())
-	}
-	for _, p := range d.b.proxies.List() {
-		if len(resp.Tcp) == maxReflectors {
-			break
-		}
-		resp.Tcp = append(resp.Tcp, p.Addresses[0].String())
-		if p.STUN.IsValid() {
-			resp.Stun = append(resp.Stun, p.STUN.String())
-		}
-		if tcp6 := furtherIPv6(p); tcp6.IsValid() {
-			resp.Tcp6 = append(resp.Tcp6, tcp6.String())
-		}
-		if stun6 := stunOverIPv6(p); stun6.IsValid() {
-			resp.Stun6 = append(resp.Stun6, stun6.String())
-		}
-	}
-	resp.Time = time.Now().UnixNano() // last, so that the work before it does not age the value
+	resp := listReflectors(d.b.ownAddresses(s), d.b.proxies.List())
+	resp.Clock, resp.Time = d.b.name, time.Now().UnixNano() // last, so that the work before it does not age the value
 	return resp, nil
 }
 
@@ -224,13 +167,12 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 	if err != nil {
 		return nil, malformed(fmt.Errorf("call back from %q: %w", req.GetFrom(), err))
 	}
-	tcp, stun := d.b.ownAddresses(s)
-	tcp6, stun6 := d.b.overIPv6(tcp, stun)
-	if from == tcp || from == stun || from == tcp6 || from == stun6 {
+	has := func(a reflectorAddress) bool { return from == a.tcp || from == a.stun }
+	if slices.ContainsFunc(d.b.ownAddresses(s), has) {
 		return d.b.reflector.point().CallBack(ctx, target), nil
 	}
 	for _, p := range d.b.proxies.List() {
-		if from != p.STUN && from != stunOverIPv6(p) && !slices.Contains(p.Addresses, from) {
+		if !slices.Contains(p.Addresses, from) && !slices.ContainsFunc(proxyAddresses(p), has) {
 			continue
 		}
 		proxy := d.b.sessions.byHolder(p.Holder)

@@ -165,7 +165,7 @@ func TestReflectors(t *testing.T) {
 // The broker's address is the advertised one, if it is set.
 func TestReflectorsAdvertised(t *testing.T) {
 	g := newGrid(t)
-	g.cfg.Advertise, g.cfg.STUNListen = netip.MustParseAddrPort("198.51.100.1:4443"), netip.AddrPort{}
+	g.cfg.Advertise, g.cfg.STUNListen = []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:4443")}, netip.AddrPort{}
 	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
 	g.start()
 	resp, err := g.frontal(openA, nil).directory.Bearings(g.ctx(), &controlpb.ReflectorsRequest{})
@@ -175,14 +175,14 @@ func TestReflectorsAdvertised(t *testing.T) {
 }
 
 // A peer that connected over the other IP version than that of the advertised address gets the
-// address to which it connected.
+// address to which it connected first.
 func TestReflectorsAdvertisedOtherwise(t *testing.T) {
 	g := newGrid(t)
-	g.cfg.Advertise, g.cfg.STUNListen = netip.MustParseAddrPort("[2001:db8::1]:4443"), netip.AddrPort{}
+	g.cfg.Advertise, g.cfg.STUNListen = []netip.AddrPort{netip.MustParseAddrPort("[2001:db8::1]:4443")}, netip.AddrPort{}
 	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
 	g.start()
 	resp, err := g.frontal(openA, nil).directory.Bearings(g.ctx(), &controlpb.ReflectorsRequest{})
-	if err != nil || !slices.Equal(resp.Tcp, []string{g.addr}) {
+	if err != nil || !slices.Equal(resp.Tcp, []string{g.addr}) || !slices.Equal(resp.Tcp6, []string{"[2001:db8::1]:4443"}) {
 		t.Errorf("%v, %v", resp, err)
 	}
 }

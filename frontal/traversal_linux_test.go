@@ -77,7 +77,7 @@ func TestTraversalsThroughFirewalls(t *testing.T) {
 		}
 	})
 	tcp, stun := coordinatetest.Reflectors(t, l.Host("v/n1"), l.Host("v/n2"))
-	reflectors := coordinate.Reflectors{TCP: tcp, STUN: stun}
+	reflectors := coordinate.Reflectors{TCP: tcp, STUN: stun, Clocks: tcp[:1]}
 	a, b, ha, hb, _ := two(t)
 	a.standOn(l.Host("a/n1"), reflectors)
 	b.standOn(l.Host("b/n1"), reflectors)

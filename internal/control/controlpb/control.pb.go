@@ -2291,6 +2291,7 @@ type ReflectorsResponse struct {
 	Tcp6          []string               `protobuf:"bytes,4,rep,name=tcp6,proto3" json:"tcp6,omitempty"`   // other addresses of those in tcp, over IPv6, the broker's first if it has one: to see what works over IPv6
 	Stun6         []string               `protobuf:"bytes,6,rep,name=stun6,proto3" json:"stun6,omitempty"` // STUN servers over IPv6, of the hosts in tcp6; an older version asks those in stun only
 	Clock         string                 `protobuf:"bytes,5,opt,name=clock,proto3" json:"clock,omitempty"` // name of the broker, the first in tcp, which other sites may know by another address
+	Own           []string               `protobuf:"bytes,7,rep,name=own,proto3" json:"own,omitempty"`     // the broker's addresses in tcp and tcp6, to read its clock at; empty, as from an older version: the first in tcp
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2365,6 +2366,13 @@ func (x *ReflectorsResponse) GetClock() string {
 		return x.Clock
 	}
 	return ""
+}
+
+func (x *ReflectorsResponse) GetOwn() []string {
+	if x != nil {
+		return x.Own
+	}
+	return nil
 }
 
 type CallBackRequest struct {
@@ -5429,14 +5437,15 @@ const file_control_proto_rawDesc = "" +
 	"\tCONNECTED\x10\x03\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x04\"\x13\n" +
-	"\x11ReflectorsRequest\"\x8e\x01\n" +
+	"\x11ReflectorsRequest\"\xa0\x01\n" +
 	"\x12ReflectorsResponse\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
 	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
 	"\x04stun\x18\x03 \x03(\tR\x04stun\x12\x12\n" +
 	"\x04tcp6\x18\x04 \x03(\tR\x04tcp6\x12\x14\n" +
 	"\x05stun6\x18\x06 \x03(\tR\x05stun6\x12\x14\n" +
-	"\x05clock\x18\x05 \x01(\tR\x05clock\"\xa9\x01\n" +
+	"\x05clock\x18\x05 \x01(\tR\x05clock\x12\x10\n" +
+	"\x03own\x18\a \x03(\tR\x03own\"\xa9\x01\n" +
 	"\x0fCallBackRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x10\n" +
 	"\x03udp\x18\x02 \x01(\bR\x03udp\x12\x14\n" +

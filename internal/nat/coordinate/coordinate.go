@@ -41,8 +41,8 @@ type Side struct {
 	Other   netip.Addr // source address of packets of the other IP version; not valid without one (OtherAddress)
 	Profile overlay.SiteProfile
 
-	// Reflectors returns the reflectors: the first TCP one is the broker, whose clock is the
-	// reference, and is the same for every site of the grid.
+	// Reflectors returns the reflectors: those of Clocks are the broker, whose clock is the reference,
+	// and is the same for every site of the grid.
 	Reflectors func(context.Context) (Reflectors, error)
 
 	Forbidden []netip.Prefix // networks that no peer may make this host contact
@@ -59,10 +59,11 @@ type Side struct {
 
 // Reflectors are the addresses of reflectors, at which a host learns its public address.
 type Reflectors struct {
-	TCP   []netip.AddrPort
-	STUN  []netip.AddrPort
-	STUN6 []netip.AddrPort // over IPv6, of hosts that STUN has over IPv4
-	Clock string           // name of the first of TCP; "" if the broker does not say it
+	TCP    []netip.AddrPort
+	STUN   []netip.AddrPort
+	STUN6  []netip.AddrPort // over IPv6, of hosts that STUN has over IPv4
+	Clocks []netip.AddrPort // the broker's addresses, some of them in TCP; not empty unless TCP is
+	Clock  string           // name of the broker; "" if it does not say it
 }
 
 // ReadReflectors checks and converts the directory's answer.
@@ -78,7 +79,17 @@ func ReadReflectors(m *controlpb.ReflectorsResponse) (b Reflectors, err error) {
 		}
 		return out
 	}
-	b.TCP, b.STUN, b.STUN6, b.Clock = parse(m.GetTcp()), parse(m.GetStun()), parse(m.GetStun6()), m.GetClock()
+	b.TCP, b.STUN, b.STUN6 = parse(m.GetTcp()), parse(m.GetStun()), parse(m.GetStun6())
+	b.Clocks, b.Clock = parse(m.GetOwn()), m.GetClock()
+	if len(b.TCP) == 0 {
+		return b, err
+	}
+	if b.TCP[0].Addr().Is6() { // the gateway's session is over IPv6, which leads to the others, too
+		b.TCP = append(b.TCP, parse(m.GetTcp6())...)
+	}
+	if len(b.Clocks) == 0 { // an older broker
+		b.Clocks = b.TCP[:1:1]
+	}
 	return b, err
 }
 

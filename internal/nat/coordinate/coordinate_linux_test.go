@@ -73,6 +73,7 @@ func newWorld(t *testing.T, presets ...string) *world {
 		}
 	})
 	w.reflectors.TCP, w.reflectors.STUN = coordinatetest.Reflectors(t, l.Host("v/n1"), l.Host("v/n2"))
+	w.reflectors.Clocks = w.reflectors.TCP[:1]
 	return w
 }
 
@@ -435,7 +436,8 @@ func TestManyBehindPort443(t *testing.T) {
 	// A port that could not be observed is released, too.
 	deaf := *sa
 	deaf.Reflectors = func(context.Context) (Reflectors, error) {
-		return Reflectors{TCP: []netip.AddrPort{netip.AddrPortFrom(sa.Address, 1)}}, nil
+		none := []netip.AddrPort{netip.AddrPortFrom(sa.Address, 1)}
+		return Reflectors{TCP: none, Clocks: none}, nil
 	}
 	if err := ha.Do(func() error { _, err := deaf.prepare(t.Context(), deaf.ports(webPort)); return err }); err == nil {
 		t.Error("a port was observed by nobody")

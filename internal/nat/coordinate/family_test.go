@@ -2,9 +2,12 @@ package coordinate
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -53,6 +56,44 @@ func TestFamilies(t *testing.T) {
 		}
 		if s.Profile.NAT != tc.profile.NAT {
 			t.Errorf("%s: OverIPv6 changed the side", tc.what)
+		}
+	}
+}
+
+// Which reflectors a broker's answer names for a port, and at which of them its clock is read: the
+// broker's own address of the port's version of IP, if there is one and it has answered.
+func TestReadReflectors(t *testing.T) {
+	const b4, b6, p4, p6 = "203.0.113.2:443", "[2001:db8:ffff::2]:443", "203.0.113.3:443", "[2001:db8:ffff::3]:443"
+	four, six := netip.MustParseAddr("10.1.0.11"), netip.MustParseAddr("2001:db8:1::b")
+	for _, tc := range []struct {
+		what   string
+		m      controlpb.ReflectorsResponse
+		local  netip.Addr
+		asked  string
+		silent int // of those asked, from the first
+		clock  int
+		clocks int
+	}{
+		{"over IPv4", controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Tcp6: []string{b6, p6}, Own: []string{b4, b6}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 2},
+		{"over IPv4, from an IPv6 address", controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Tcp6: []string{b6, p6}, Own: []string{b4, b6}}, six, "[]", 0, -1, 2},
+		{"over IPv6", controlpb.ReflectorsResponse{Tcp: []string{b6, b4, p4}, Tcp6: []string{p6}, Own: []string{b6, b4}}, six, "[" + b6 + " " + p6 + "]", 0, 0, 2},
+		{"over IPv6, from an IPv4 address", controlpb.ReflectorsResponse{Tcp: []string{b6, b4, p4}, Tcp6: []string{p6}, Own: []string{b6, b4}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 2},
+		{"the broker does not answer", controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Own: []string{b4}}, four, "[" + b4 + " " + p4 + "]", 1, -1, 1},
+		{"the broker has no IPv4", controlpb.ReflectorsResponse{Tcp: []string{b6, p4}, Tcp6: []string{p6}, Own: []string{b6}}, four, "[" + p4 + "]", 0, -1, 1},
+		{"an older broker, over IPv6", controlpb.ReflectorsResponse{Tcp: []string{b6, p4}}, four, "[" + p4 + "]", 0, -1, 1},
+		{"an older broker", controlpb.ReflectorsResponse{Tcp: []string{b4, p4}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 1},
+	} {
+		b, err := ReadReflectors(&tc.m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := ofVersion(tc.local, b.TCP)
+		seen := make([]netip.AddrPort, len(same))
+		for i := tc.silent; i < len(seen); i++ {
+			seen[i] = netip.AddrPortFrom(tc.local, 1)
+		}
+		if got := clockOf(b, same, simopen.Mapping{Seen: seen}); fmt.Sprint(same) != tc.asked || got != tc.clock || len(b.Clocks) != tc.clocks {
+			t.Errorf("%s: asks %v and takes the time from %d, or at %v; want %s and %d", tc.what, same, got, b.Clocks, tc.asked, tc.clock)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -58,14 +59,14 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 		r.close()
 		return nil, err
 	}
-	m, err := s.observe(ctx, r.port, b.TCP)
+	m, sample, err := s.observe(ctx, r.port, b)
 	if err != nil {
 		r.close()
 		return nil, err
 	}
 	r.preparedAt = time.Now()
 	var clock simopen.Clock
-	clock.Add(m.Samples[0])
+	clock.Add(sample)
 	r.end = simopen.End{Profile: s.Profile, Mapping: m}
 	r.end.Clock, _ = clock.Estimate(time.Now())
 	return r, nil
@@ -74,37 +75,66 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 // maxAsked bounds the reflectors that are asked about one port.
 const maxAsked = 8
 
-// observe learns the port's public address, and compares clocks with the first reflector, over
-// the other IP version if it must. Without IPv6 reflectors the mapping of an IPv6 port is the
-// identity, because its addresses are not translated.
-func (s *Side) observe(ctx context.Context, port *simopen.Port, reflectors []netip.AddrPort) (m simopen.Mapping, err error) {
+// observe learns the port's public address, and compares clocks with the broker, over the other IP
+// version if it must. Without IPv6 reflectors the mapping of an IPv6 port is the identity, because its
+// addresses are not translated.
+func (s *Side) observe(ctx context.Context, port *simopen.Port, b Reflectors) (m simopen.Mapping, clock simopen.Sample, err error) {
 	local := port.Local()
-	same := ofVersion(local.Addr(), reflectors)
+	same := ofVersion(local.Addr(), b.TCP)
+	same = same[:min(len(same), maxAsked)]
 	switch {
 	case len(same) > 0:
-		m, err = port.Observe(ctx, same[:min(len(same), maxAsked)])
+		m, err = port.Observe(ctx, same)
 	case local.Addr().Is6():
 		m = simopen.Mapping{Local: local, Outside: local, Independent: true}
 	default:
 		err = fmt.Errorf("%w: no reflector has an IPv4 address", overlay.ErrUnreachable)
 	}
 	if err != nil {
-		return m, err
+		return m, clock, err
 	}
-	if len(same) > 0 && same[0] == reflectors[0] {
-		if !m.Seen[0].IsValid() {
-			err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock no instant can be agreed
+	if i := clockOf(b, same, m); i >= 0 {
+		return m, m.Samples[i], nil
+	}
+	clock, err = askClock(ctx, b.Clocks)
+	if err != nil { // no instant can be agreed without the broker's clock
+		err = fmt.Errorf("%w: the broker's clock: %w", overlay.ErrUnreachable, errors.Join(m.Failed, err))
+	}
+	return m, clock, err
+}
+
+// clockOf returns which of the reflectors that a port has asked is the broker and has answered, or -1.
+func clockOf(b Reflectors, asked []netip.AddrPort, m simopen.Mapping) int {
+	for i, a := range asked {
+		if slices.Contains(b.Clocks, a) && m.Seen[i].IsValid() {
+			return i
 		}
-		return m, err
 	}
-	c, err := carrier.DialTCP(ctx, reflectors[0].String(), carrier.HTTPProxy{})
+	return -1
+}
+
+// A clockReading is a comparison of clocks on a connection that has no other use.
+type clockReading struct {
+	*net.TCPConn
+	sample simopen.Sample
+}
+
+// askClock compares clocks with the broker at the first of its addresses that answers.
+func askClock(ctx context.Context, broker []netip.AddrPort) (simopen.Sample, error) {
+	c, err := carrier.FirstOf(ctx, broker, func(ctx context.Context, a netip.AddrPort) (r clockReading, err error) {
+		if r.TCPConn, err = carrier.DialTCP(ctx, a.String(), carrier.HTTPProxy{}); err != nil {
+			return r, err
+		}
+		if _, r.sample, err = simopen.Ask(ctx, r.TCPConn); err != nil {
+			r.Close()
+		}
+		return r, err
+	})
 	if err != nil {
-		return m, err
+		return simopen.Sample{}, err
 	}
-	defer c.Close()
-	_, sample, err := simopen.Ask(ctx, c)
-	m.Samples = []simopen.Sample{sample}
-	return m, err
+	c.Close()
+	return c.sample, nil
 }
 
 // ports returns where this end must bind: to the port that the peer needs, or inside the site's

@@ -43,10 +43,11 @@ func Listen(ctx context.Context, addr netip.AddrPort) (*Sockets, error) {
 // Port returns the port of both sockets.
 func (s *Sockets) Port() uint16 { return addrPort(s.tcp.Addr()).Port() }
 
-// OverIPv6 reports whether the sockets are those of all addresses of both versions of IP.
-func (s *Sockets) OverIPv6() bool {
+// Serves reports whether the sockets take what is sent over ip's version of IP: those of [::] serve
+// both.
+func (s *Sockets) Serves(ip netip.Addr) bool {
 	a := addrPort(s.udp.LocalAddr()).Addr()
-	return a.Is6() && a.IsUnspecified()
+	return a.Is6() && a.IsUnspecified() || a.Unmap().Is4() == ip.Unmap().Is4()
 }
 
 // Close closes both sockets, for an owner that does not serve them.
