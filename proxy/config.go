@@ -19,7 +19,7 @@ import (
 // certificate.
 type Config struct {
 	Listen        []netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Addresses to accept the ends of links on. Most sites permit port 443 outbound; it needs CAP_NET_BIND_SERVICE or root."`
-	Advertise     []netip.AddrPort `yaml:"advertise" example:"203.0.113.7:443" help:"Addresses at which the nodes of all sites reach this proxy, in the order to try them. Empty: the addresses of listen, with [::] or 0.0.0.0 replaced by the address from which the proxy reaches its broker."`
+	Advertise     []netip.AddrPort `yaml:"advertise" example:"203.0.113.7:443" help:"Addresses at which the nodes of all sites reach this proxy, in the order to try them. Empty: the addresses of listen, with [::] replaced by this host's addresses of both versions of IP, that from which the proxy reaches its broker first, and 0.0.0.0 by the IPv4 one; a private IPv4 address is left out beside a public IPv6 one."`
 	STUNListen    netip.AddrPort   `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, from which sites learn their UDP mapping; the same TCP port shows them whether their firewall permits ports other than 443 outbound. \"\" is none."`
 	MetricsListen netip.AddrPort   `yaml:"metrics_listen" example:"127.0.0.1:9443" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
 	Broker        []string         `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Host and port of the broker, or a list where there are several. The proxy keeps one connection to each, and keeps serving while they are unreachable."`

@@ -181,11 +181,11 @@ func (l *life) endpoint() *control.Endpoint {
 // offerer returns the offerer that announces this proxy to the brokers, after opening the sockets
 // that it announces.
 func (l *life) offerer(lettable context.Context) *offerer {
-	stunPort := uint16(0)
+	o := &offerer{server: l.server, key: l.server.set.Key, advertise: l.cfg.Advertise, listen: bound(l.listeners), log: l.log}
 	if l.sockets = serveSTUN(lettable, &l.let, l.cfg.STUNListen, l.server); l.sockets != nil {
-		stunPort = l.sockets.Port()
+		o.stun = l.sockets
 	}
-	return &offerer{server: l.server, key: l.server.set.Key, advertise: l.cfg.Advertise, listen: bound(l.listeners), stunPort: stunPort, log: l.log}
+	return o
 }
 
 // drain waits for the request to end, and then ends the proxy without cutting links.

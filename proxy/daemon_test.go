@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,21 +50,60 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
+// Where a proxy listens on all addresses it offers those of both versions of IP, in the order of the one
+// from which it reaches the broker, and never one that it does not listen on.
 func TestAdvertised(t *testing.T) {
-	own := netip.MustParseAddr("198.51.100.9")
+	v4, v6, none := netip.MustParseAddr("198.51.100.9"), netip.MustParseAddr("2001:db8::9"), netip.Addr{}
 	at := func(s ...string) (out []netip.AddrPort) {
 		for _, a := range s {
 			out = append(out, netip.MustParseAddrPort(a))
 		}
 		return out
 	}
-	for want, got := range map[string][]netip.AddrPort{
-		"[203.0.113.7:443]":                    advertised(at("203.0.113.7:443"), at("[::]:4443"), own),
-		"[198.51.100.9:4443 203.0.113.8:4443]": advertised(nil, at("[::]:4443", "203.0.113.8:4443"), own),
+	for _, tc := range []struct {
+		set, listen []netip.AddrPort
+		own, other  netip.Addr
+		want        string
+	}{
+		{at("203.0.113.7:443"), at("[::]:4443"), v4, v6, "[203.0.113.7:443]"},
+		{nil, at("[::]:4443", "203.0.113.8:4443"), v4, none, "[198.51.100.9:4443 203.0.113.8:4443]"},
+		{nil, at("[::]:443"), v4, v6, "[198.51.100.9:443 [2001:db8::9]:443]"},
+		{nil, at("[::]:443"), v6, v4, "[[2001:db8::9]:443 198.51.100.9:443]"},
+		{nil, at("[::]:443"), v6, none, "[[2001:db8::9]:443]"},
+		{nil, at("0.0.0.0:443"), v4, v6, "[198.51.100.9:443]"},
+		{nil, at("0.0.0.0:443"), v6, v4, "[198.51.100.9:443]"},
+		{nil, at("0.0.0.0:443"), v6, none, "[[2001:db8::9]:443]"},
+		{nil, at("[::]:1", "[::]:2", "[::]:3", "[::]:4", "[::]:5"), v4, none, "[198.51.100.9:1 198.51.100.9:2 198.51.100.9:3 198.51.100.9:4 198.51.100.9:5]"},
 	} {
-		if fmt.Sprint(got) != want {
-			t.Errorf("advertised %v, want %s", got, want)
+		if got := advertised(tc.set, tc.listen, tc.own, tc.other); fmt.Sprint(got) != tc.want {
+			t.Errorf("%v, %v of %v and %v: advertised %v, want %s", tc.set, tc.listen, tc.own, tc.other, got, tc.want)
 		}
+	}
+	if got := advertised(nil, at("[::]:1", "[::]:2", "[::]:3", "[::]:4", "[::]:5"), v4, v6); len(got) != maxOffered {
+		t.Errorf("%d addresses are offered", len(got))
+	}
+}
+
+// fakeSTUN serves the versions of IP of its addresses.
+type fakeSTUN []netip.Addr
+
+func (fakeSTUN) Port() uint16 { return 3478 }
+func (f fakeSTUN) Serves(ip netip.Addr) bool {
+	return slices.ContainsFunc(f, func(a netip.Addr) bool { return a.Is4() == ip.Is4() })
+}
+
+func TestSTUNAddress(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("198.51.100.9"), netip.MustParseAddr("2001:db8::9")
+	both := []netip.AddrPort{netip.AddrPortFrom(v6, 443), netip.AddrPortFrom(v4, 443)}
+	for want, s := range map[string]stunServer{
+		"": nil, "[2001:db8::9]:3478": fakeSTUN{v4, v6}, "198.51.100.9:3478": fakeSTUN{v4},
+	} {
+		if got := stunAddress(both, s); got != want {
+			t.Errorf("%v: %q, want %q", s, got, want)
+		}
+	}
+	if got := stunAddress(both[:1], fakeSTUN{v4}); got != "" {
+		t.Errorf("IPv4 alone, offered over IPv6: %q", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ type offerer struct {
 	key       ticket.Key
 	advertise []netip.AddrPort // as configured
 	listen    []netip.AddrPort // as bound
-	stunPort  uint16           // 0: no STUN server
+	stun      stunServer       // nil: none
 	log       *slog.Logger
 
 	mu       sync.Mutex // guards sessions
@@ -39,8 +40,9 @@ type offerer struct {
 // run serves one session with the broker until it ends.
 func (o *offerer) run(ctx context.Context, session *control.Session) error {
 	defer o.joined(session)()
-	addresses := advertised(o.advertise, o.listen, multihome.Outward(session.LocalAddr().Addr())) // the broker may be on this host
-	stun := stunAddress(addresses, o.stunPort)
+	own := multihome.Outward(session.LocalAddr().Addr()) // the broker may be on this host
+	addresses := advertised(o.advertise, o.listen, own, multihome.Beside(own))
+	stun := stunAddress(addresses, o.stun)
 	relays := controlpb.NewRelaysClient(session.Conn())
 	changed := o.server.Changed()
 	if err := o.offer(ctx, relays, addresses, stun); err != nil {
@@ -89,29 +91,51 @@ func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addr
 	return control.FromStatus(err)
 }
 
-// advertised returns the addresses to offer: those configured, or else those listened on, with own
-// in place of "any address of this host".
-func advertised(set, listen []netip.AddrPort, own netip.Addr) []netip.AddrPort {
+// maxOffered bounds the addresses offered: a broker takes no more.
+const maxOffered = 8
+
+// advertised returns the addresses to offer: those configured, or else those listened on, with own and
+// other, this host's addresses of the two versions of IP, in place of "any address of this host". other
+// is not valid if there is none.
+func advertised(set, listen []netip.AddrPort, own, other netip.Addr) (out []netip.AddrPort) {
 	if len(set) == 0 {
 		set = listen
 	}
-	var out []netip.AddrPort
 	for _, a := range set {
-		if a.Addr().IsUnspecified() {
-			a = netip.AddrPortFrom(own, a.Port())
+		if !a.Addr().IsUnspecified() {
+			out = append(out, a)
+			continue
 		}
-		out = append(out, a)
+		ips := slices.DeleteFunc([]netip.Addr{own, other}, func(ip netip.Addr) bool {
+			return !ip.IsValid() || a.Addr().Is4() && ip.Is6() // [::] is IPv4's, too
+		})
+		if len(ips) == 0 {
+			ips = []netip.Addr{own} // it came from there
+		}
+		for _, ip := range ips {
+			out = append(out, netip.AddrPortFrom(ip, a.Port()))
+		}
 	}
-	return out
+	return out[:min(len(out), maxOffered)]
 }
 
-// stunAddress returns where the STUN server is reached: on the host of the first address; ""
-// without a STUN server.
-func stunAddress(addresses []netip.AddrPort, port uint16) string {
-	if port == 0 {
+// A stunServer is where this proxy's STUN server listens.
+type stunServer interface {
+	Port() uint16
+	Serves(netip.Addr) bool // ip's version of IP
+}
+
+// stunAddress returns where the STUN server is reached: on the host of the first address whose version
+// of IP it serves; "" without a STUN server.
+func stunAddress(addresses []netip.AddrPort, s stunServer) string {
+	if s == nil {
 		return ""
 	}
-	return netip.AddrPortFrom(addresses[0].Addr(), port).String()
+	i := slices.IndexFunc(addresses, func(a netip.AddrPort) bool { return s.Serves(a.Addr()) })
+	if i < 0 {
+		return ""
+	}
+	return netip.AddrPortFrom(addresses[i].Addr(), s.Port()).String()
 }
 
 func stringsOf(addresses []netip.AddrPort) []string {
