@@ -67,23 +67,23 @@ func TestReadReflectors(t *testing.T) {
 	four, six := netip.MustParseAddr("10.1.0.11"), netip.MustParseAddr("2001:db8:1::b")
 	for _, tc := range []struct {
 		what   string
-		m      controlpb.ReflectorsResponse
+		m      *controlpb.ReflectorsResponse
 		local  netip.Addr
 		asked  string
 		silent int // of those asked, from the first
 		clock  int
 		clocks int
 	}{
-		{"over IPv4", controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Tcp6: []string{b6, p6}, Own: []string{b4, b6}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 2},
-		{"over IPv4, from an IPv6 address", controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Tcp6: []string{b6, p6}, Own: []string{b4, b6}}, six, "[]", 0, -1, 2},
-		{"over IPv6", controlpb.ReflectorsResponse{Tcp: []string{b6, b4, p4}, Tcp6: []string{p6}, Own: []string{b6, b4}}, six, "[" + b6 + " " + p6 + "]", 0, 0, 2},
-		{"over IPv6, from an IPv4 address", controlpb.ReflectorsResponse{Tcp: []string{b6, b4, p4}, Tcp6: []string{p6}, Own: []string{b6, b4}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 2},
-		{"the broker does not answer", controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Own: []string{b4}}, four, "[" + b4 + " " + p4 + "]", 1, -1, 1},
-		{"the broker has no IPv4", controlpb.ReflectorsResponse{Tcp: []string{b6, p4}, Tcp6: []string{p6}, Own: []string{b6}}, four, "[" + p4 + "]", 0, -1, 1},
-		{"an older broker, over IPv6", controlpb.ReflectorsResponse{Tcp: []string{b6, p4}}, four, "[" + p4 + "]", 0, -1, 1},
-		{"an older broker", controlpb.ReflectorsResponse{Tcp: []string{b4, p4}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 1},
+		{"over IPv4", &controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Tcp6: []string{b6, p6}, Own: []string{b4, b6}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 2},
+		{"over IPv4, from an IPv6 address", &controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Tcp6: []string{b6, p6}, Own: []string{b4, b6}}, six, "[]", 0, -1, 2},
+		{"over IPv6", &controlpb.ReflectorsResponse{Tcp: []string{b6, b4, p4}, Tcp6: []string{p6}, Own: []string{b6, b4}}, six, "[" + b6 + " " + p6 + "]", 0, 0, 2},
+		{"over IPv6, from an IPv4 address", &controlpb.ReflectorsResponse{Tcp: []string{b6, b4, p4}, Tcp6: []string{p6}, Own: []string{b6, b4}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 2},
+		{"the broker does not answer", &controlpb.ReflectorsResponse{Tcp: []string{b4, p4}, Own: []string{b4}}, four, "[" + b4 + " " + p4 + "]", 1, -1, 1},
+		{"the broker has no IPv4", &controlpb.ReflectorsResponse{Tcp: []string{b6, p4}, Tcp6: []string{p6}, Own: []string{b6}}, four, "[" + p4 + "]", 0, -1, 1},
+		{"an older broker, over IPv6", &controlpb.ReflectorsResponse{Tcp: []string{b6, p4}}, four, "[" + p4 + "]", 0, -1, 1},
+		{"an older broker", &controlpb.ReflectorsResponse{Tcp: []string{b4, p4}}, four, "[" + b4 + " " + p4 + "]", 0, 0, 1},
 	} {
-		b, err := ReadReflectors(&tc.m)
+		b, err := ReadReflectors(tc.m)
 		if err != nil {
 			t.Fatal(err)
 		}
