@@ -93,6 +93,9 @@ func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
 	case len(candidates) == 0 && len(x.proxies) > 0:
 		return Offer{}, fmt.Errorf("%w: none of the %d proxies offers an address of port 443, and a site lets only that out", overlay.ErrNoRelay, len(x.proxies))
 	}
+	if need.Prefer4 {
+		candidates = preferred(candidates, func(c candidate) bool { return x.proxies[c.name].offer.hasIPv4() })
+	}
 	i, err := choose(how, candidates)
 	if need.Owner != "" {
 		i, err = owners(need.Owner, candidates)
@@ -146,11 +149,20 @@ type Proxy struct {
 	Holder Holder
 }
 
+// preferred returns those of the candidates that are wanted, or all if none is.
+func preferred(all []candidate, wanted func(candidate) bool) []candidate {
+	if i := slices.IndexFunc(all, wanted); i < 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(c candidate) bool { return !wanted(c) })
+}
+
 // Need is what a link requires of its proxy.
 type Need struct {
 	Only443 bool   // an address with port 443
 	IPv4    bool   // an IPv4 address; considered only with IPv6
 	IPv6    bool   // an IPv6 address
+	Prefer4 bool   // an IPv4 address if any proxy has one: a site is not known to have IPv6
 	Owner   string // that it enforces policy allowances, all links of this owner on one proxy; "": no allowance
 }
 
@@ -194,10 +206,13 @@ func (o Offer) on443() bool {
 
 // reaches reports whether the proxy has an address of each IP version that the need names.
 func (o Offer) reaches(n Need) bool {
-	has := func(is func(netip.Addr) bool) bool {
-		return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return is(a.Addr().Unmap()) })
-	}
-	return !n.IPv6 || has(netip.Addr.Is6) && (!n.IPv4 || has(netip.Addr.Is4))
+	return !n.IPv6 || o.has(netip.Addr.Is6) && (!n.IPv4 || o.hasIPv4())
+}
+
+func (o Offer) hasIPv4() bool { return o.has(netip.Addr.Is4) }
+
+func (o Offer) has(version func(netip.Addr) bool) bool {
+	return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return version(a.Addr().Unmap()) })
 }
 
 // ProxyInventory is one proxy.

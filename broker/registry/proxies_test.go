@@ -12,6 +12,25 @@ func proxyOffer(name string, port uint16, live, capacity int) Offer {
 	return Offer{Name: name, Addresses: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("198.51.100.1"), port)}, Live: live, Capacity: capacity}
 }
 
+// A link of a site that may have IPv4 alone goes through a proxy that has it, as long as there is one.
+func TestAssignPrefersIPv4(t *testing.T) {
+	m := NewProxies(10)
+	m.Offer(proxyOffer("four", 8443, 1, 2), 11)
+	m.Offer(Offer{Name: "six", Addresses: []netip.AddrPort{netip.MustParseAddrPort("[2001:db8::1]:443")}, Capacity: 9}, 12)
+	for _, tc := range []struct {
+		need Need
+		want string
+	}{
+		{Need{}, "six"}, // less busy
+		{Need{Prefer4: true}, "four"},
+		{Need{Prefer4: true, Only443: true}, "six"}, // there is no other
+	} {
+		if o, err := m.Assign(LeastLoaded, tc.need); err != nil || o.Name != tc.want {
+			t.Errorf("%+v: %v, %v, want %s", tc.need, o.Name, err, tc.want)
+		}
+	}
+}
+
 func TestAssign(t *testing.T) {
 	m := NewProxies(10)
 	_, err := m.Assign(LeastLoaded, Need{})
