@@ -26,7 +26,7 @@ func askSTUN(ctx context.Context, servers []netip.AddrPort) Datagrams {
 	defer cancel()
 	start := time.Now()
 	d := Datagrams{Servers: servers, Seen: map[netip.AddrPort]netip.AddrPort{}, Errs: map[netip.AddrPort]string{}}
-	pc, err := net.ListenUDP("udp4", nil)
+	pc, err := net.ListenUDP("udp"+version(servers[0]), nil) // all are of one version
 	if err != nil {
 		for _, s := range servers {
 			d.Errs[s] = err.Error()

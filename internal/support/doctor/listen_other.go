@@ -10,6 +10,6 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-func listen(context.Context, *overlay.SiteProfile) (net.Listener, error) {
+func listen(context.Context, string, *overlay.SiteProfile) (net.Listener, error) {
 	return nil, errors.New("connecting from a listener's port needs Linux")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -124,8 +125,9 @@ type looker struct {
 	roots *x509.CertPool
 
 	reflectors []netip.AddrPort // as listed by the broker
-	six        []netip.AddrPort // over IPv6
+	six        []netip.AddrPort // the same hosts over IPv6
 	stun       []netip.AddrPort
+	stun6      []netip.AddrPort                                                       // over IPv6
 	ask        func(context.Context, netip.AddrPort, netip.AddrPort) (Inbound, error) // requests a call-back, while the session lasts
 	leave      func()
 }
@@ -216,9 +218,9 @@ func (l *looker) outside(ctx context.Context) {
 		l.progress("STUN servers")
 		all.Go(func() { l.datagrams(ctx) })
 	}
-	if l.ask != nil && len(l.reflectors) > 1 && via.Addr == "" && !l.behindGateway() {
+	if from := reachable(l.reflectors, l.six, multihome.Selected); l.ask != nil && len(from) > 1 && via.Addr == "" && !l.behindGateway() {
 		l.progress("a call back from outside")
-		all.Go(func() { l.o.Inbound = l.inbound(ctx) })
+		all.Go(func() { l.o.Inbound = l.inbound(ctx, from) })
 	}
 	all.Wait()
 	l.o.Reflectors, l.o.IPv6 = seen, six
@@ -227,8 +229,9 @@ func (l *looker) outside(ctx context.Context) {
 // datagrams sends requests to the STUN servers, and then, with one that answered, tests which sizes
 // and rates of datagrams pass.
 func (l *looker) datagrams(ctx context.Context) {
-	l.o.UDP = askSTUN(ctx, l.stun)
-	for _, s := range l.stun {
+	servers := reachable(l.stun, l.stun6, multihome.Selected)
+	l.o.UDP = askSTUN(ctx, servers)
+	for _, s := range servers {
 		if _, ok := l.o.UDP.Seen[s]; ok {
 			p := probe.MeasurePath(ctx, s)
 			l.o.Path = &p

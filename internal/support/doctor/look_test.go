@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -239,6 +241,44 @@ func TestBestAddress(t *testing.T) {
 		})
 		if at := slices.Index(addrs, got.Connect.To.Addr()); c.best >= 0 && at != c.best || c.best < 0 && !got.Hello.Got || got.Address != "gw:1" {
 			t.Errorf("%s: address %d, %+v", name, at, got)
+		}
+	}
+}
+
+// Which of the grid's addresses are looked at over which version of IP, whichever the session uses, and
+// which matter to a host that has one alone.
+func TestBothVersions(t *testing.T) {
+	const b4, b6, p4, p6 = "203.0.113.2:443", "[2001:db8::2]:443", "203.0.113.3:443", "[2001:db8::3]:443"
+	route := func(has ...string) func(netip.Addr) (netip.Addr, error) {
+		return func(to netip.Addr) (netip.Addr, error) {
+			if slices.Contains(has, map[bool]string{true: "IPv4", false: "IPv6"}[to.Is4()]) {
+				return to, nil
+			}
+			return to, syscall.ENETUNREACH
+		}
+	}
+	for _, tc := range []struct {
+		what           string
+		named          []string
+		usual, six     string
+		alone4, alone6 string // from a host that has one version of IP
+	}{
+		{"a session over IPv4", []string{b4, p4, b6, p6}, "[" + b4 + " " + p4 + "]", "[" + b6 + " " + p6 + "]", "[" + b4 + " " + p4 + "]", "[" + b6 + " " + p6 + "]"},
+		{"a session over IPv6", []string{b6, b4, p4, p6}, "[" + b4 + " " + p4 + "]", "[" + b6 + " " + p6 + "]", "[" + b4 + " " + p4 + "]", "[" + b6 + " " + p6 + "]"},
+		{"a grid of IPv4", []string{b4, p4}, "[" + b4 + " " + p4 + "]", "[]", "[" + b4 + " " + p4 + "]", "[" + b4 + " " + p4 + "]"},
+		{"a grid of IPv6", []string{b6, p6}, "[" + b6 + " " + p6 + "]", "[]", "[" + b6 + " " + p6 + "]", "[" + b6 + " " + p6 + "]"},
+	} {
+		usual, six := byVersion(addresses(tc.named))
+		if fmt.Sprint(usual) != tc.usual || fmt.Sprint(six) != tc.six {
+			t.Errorf("%s: %v and %v", tc.what, usual, six)
+		}
+		for has, want := range map[string]string{"IPv4": tc.alone4, "IPv6": tc.alone6, "": tc.usual} {
+			if got := reachable(usual, six, route(has)); fmt.Sprint(got) != want {
+				t.Errorf("%s, a host with %q: %v, want %s", tc.what, has, got, want)
+			}
+		}
+		if got := reachable(usual, six, route("IPv4", "IPv6")); fmt.Sprint(got) != tc.usual {
+			t.Errorf("%s, a host with both: %v, want %s", tc.what, got, tc.usual)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -107,7 +108,46 @@ func (l *looker) listReflectors(ctx context.Context, s *control.Session) {
 		return
 	}
 	o.Listed, o.BrokerTime = true, time.Unix(0, r.Time)
-	l.reflectors, l.stun, l.six = addresses(r.Tcp), addresses(r.Stun), addresses(r.Tcp6)
+	l.reflectors, l.six = byVersion(addresses(slices.Concat(r.Tcp, r.Tcp6)))
+	l.stun, l.stun6 = byVersion(addresses(slices.Concat(r.Stun, r.Stun6)))
+}
+
+// version returns the suffix of a network of an address's version of IP.
+func version(a netip.AddrPort) string {
+	if a.Addr().Is4() {
+		return "4"
+	}
+	return "6"
+}
+
+// byVersion returns the IPv4 addresses of a list, which the site's profile is about, and the IPv6
+// addresses of the same hosts. A grid without IPv4 has the latter alone.
+func byVersion(all []netip.AddrPort) (usual, six []netip.AddrPort) {
+	for _, a := range distinct(all) {
+		if a.Addr().Is4() {
+			usual = append(usual, a)
+		} else {
+			six = append(six, a)
+		}
+	}
+	if len(usual) == 0 {
+		return six, nil
+	}
+	return usual, six
+}
+
+// reachable returns usual, or six from a host that has a route to those alone.
+func reachable(usual, six []netip.AddrPort, route func(netip.Addr) (netip.Addr, error)) []netip.AddrPort {
+	if len(usual) == 0 || len(six) == 0 {
+		return usual
+	}
+	if _, err := route(usual[0].Addr()); err == nil {
+		return usual
+	}
+	if _, err := route(six[0].Addr()); err != nil {
+		return usual
+	}
+	return six
 }
 
 // addresses parses a peer's list; it omits invalid addresses, and those that no grid should name.
@@ -262,27 +302,27 @@ func (l *looker) observeTLS(ctx context.Context, connect func() *net.TCPConn) (n
 	return observe(ctx, t)
 }
 
-// inbound listens on a port, learns its address and port as one reflector sees them, makes
-// another one connect there, and then learns how that one sees the port.
-func (l *looker) inbound(ctx context.Context) (in Inbound) {
-	ln, err := listen(ctx, l.profile())
+// inbound listens on a port, learns its address and port as the first reflector sees them, makes
+// the second one connect there, and then learns how that one sees the port.
+func (l *looker) inbound(ctx context.Context, from []netip.AddrPort) (in Inbound) {
+	ln, err := listen(ctx, "tcp"+version(from[0]), l.profile())
 	if err != nil {
 		in.Err = err.Error()
 		return in
 	}
 	defer ln.Close()
-	conn, c := connectIn(ctx, l.reflectors[0], dialOptions{port: addrPort(ln.Addr()).Port()})
+	conn, c := connectIn(ctx, from[0], dialOptions{port: addrPort(ln.Addr()).Port()})
 	if conn == nil {
-		in.Err = fmt.Sprintf("the reflector %v cannot be asked: %s", l.reflectors[0], c.Err)
+		in.Err = fmt.Sprintf("the reflector %v cannot be asked: %s", from[0], c.Err)
 		return in
 	}
 	defer conn.Close() // stays open meanwhile, and with it a NAT's mapping
 	seen, err := observe(ctx, conn)
 	if err != nil {
-		in.Err = fmt.Sprintf("the reflector %v did not say what it sees: %v", l.reflectors[0], err)
+		in.Err = fmt.Sprintf("the reflector %v did not say what it sees: %v", from[0], err)
 		return in
 	}
-	mapped := []Mapping{{l.reflectors[0], seen}}
+	mapped := []Mapping{{from[0], seen}}
 	defer func() { in.Mapped = mapped }()
 	arrived := make(chan bool, 1)
 	go func() { // ends with ln
@@ -292,11 +332,11 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 		}
 		arrived <- err == nil
 	}()
-	got, err := l.ask(ctx, seen, l.reflectors[1])
+	got, err := l.ask(ctx, seen, from[1])
 	// Not before: a filter may let in a host to which this one has sent.
-	if second, _ := connectIn(ctx, l.reflectors[1], dialOptions{port: addrPort(ln.Addr()).Port()}); second != nil {
+	if second, _ := connectIn(ctx, from[1], dialOptions{port: addrPort(ln.Addr()).Port()}); second != nil {
 		if seen, err := observe(ctx, second); err == nil {
-			mapped = append(mapped, Mapping{l.reflectors[1], seen})
+			mapped = append(mapped, Mapping{from[1], seen})
 		}
 		second.Close()
 	}
@@ -306,7 +346,7 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 		got.Err = err.Error()
 		return got
 	}
-	got.Tried, got.To, got.From = true, seen, l.reflectors[1].String()
+	got.Tried, got.To, got.From = true, seen, from[1].String()
 	return got
 }
 
