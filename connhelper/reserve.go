@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -140,6 +141,18 @@ func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Signal) error {
 	return nil
 }
 
+// untilReached calls dial again until it succeeds, fails for good, or ctx ends. The ticket of a reserve is
+// as good as before after a dial that has not reached the proxy, and what killed all paths at once may
+// hold the proxy up for a moment, too.
+func untilReached[C any](ctx context.Context, dial func() (C, error)) (C, error) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longestPause) {
+		c, err := dial()
+		if err == nil || !isTransient(err) || sleep.For(ctx, pause) != nil {
+			return c, err
+		}
+	}
+}
+
 // dialReserve connects p to the relay that is kept for its link to rank, in small packets: large
 // ones may not pass any more, and there is no time to find out. The link looks for a path with
 // full-sized packets afterwards. Whether the other end dials the relay too shows in the link's
@@ -160,14 +173,17 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (read
 		Technique: overlay.Relay, Via: one.Via, Proxy: one.Relay.Proxy, Peer: one.Peer, Small: true,
 		Reason: withLimits(one.Reason+"; it was kept in reserve", []string{relayLimit(one.Relay)}),
 	}
-	c, limits, err := h.outbound.reach(carrier.WithSmallPackets(carrier.Urgent(ctx)), f, reserveJourney(one, p, rank))
+	c, err := untilReached(ctx, func() (limitedStream, error) {
+		c, limits, err := h.outbound.reach(carrier.WithSmallPackets(carrier.Urgent(ctx)), f, reserveJourney(one, p, rank))
+		return limitedStream{c, limits}, err
+	})
 	if err != nil {
 		return readyConn{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
 	}
-	path.Reason = withLimits(path.Reason, limits)
-	if err := write(ctx, c, one.Relay.Ticket); err != nil {
+	path.Reason = withLimits(path.Reason, c.limits)
+	if err := write(ctx, c.Stream, one.Relay.Ticket); err != nil {
 		return readyConn{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
 	}
-	s, err := h.socketFor(c)
+	s, err := h.socketFor(c.Stream)
 	return readyConn{conn: s, path: path}, err
 }

@@ -2,9 +2,11 @@ package connhelper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -114,6 +116,38 @@ func TestReserveIsDialled(t *testing.T) {
 		t.Errorf("asked for %d relays", f.reserves)
 	}
 	f.mu.Unlock()
+}
+
+// TestUntilReached: a reserve is not spent on a proxy that is held up for a moment.
+func TestUntilReached(t *testing.T) {
+	for _, tc := range []struct {
+		err   error
+		times int // how often the dial fails
+		want  error
+		dials int
+	}{
+		{nil, 0, nil, 1},
+		{overlay.ErrRefused, 1, nil, 2},
+		{overlay.ErrUnreachable, 3, nil, 4},
+		{overlay.ErrTimeout, 2, nil, 3},
+		{overlay.ErrForbidden, 9, overlay.ErrForbidden, 1},
+		{overlay.ErrRefused, 1000, overlay.ErrRefused, 14}, // until the context ends
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			dials := 0
+			_, err := untilReached(ctx, func() (none struct{}, err error) {
+				if dials++; dials <= tc.times {
+					err = tc.err
+				}
+				return none, err
+			})
+			if !errors.Is(err, tc.want) || dials != tc.dials {
+				t.Errorf("%v %d times: %v after %d dials, want %v after %d", tc.err, tc.times, err, dials, tc.want, tc.dials)
+			}
+		})
+	}
 }
 
 // TestNoReserveFromWhoHasNone: a refused request is not repeated at once, and a process that leaves
