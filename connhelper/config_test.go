@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 func TestSample(t *testing.T) { daemontest.Sample[Config](t, "isthmus-helper") }
@@ -106,6 +107,33 @@ func TestStoreOnWhichNothingRuns(t *testing.T) {
 		err = c.CheckFiles() // which finds the certificate wrong as well
 		if is := err != nil && strings.Contains(err.Error(), "gate.store") && strings.Contains(err.Error(), "noexec"); is != tc.wrong {
 			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
+// A node that reaches its frontal over IPv6 listens for other sites over IPv4 as well, where these may
+// dial it there.
+func TestNeedsIPv4Port(t *testing.T) {
+	four, six, none := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.Addr{}
+	inside := overlay.SiteProfile{IPv6: true, Inbound: overlay.InboundOpen}
+	change := func(f func(*overlay.SiteProfile)) overlay.SiteProfile { p := inside; f(&p); return p }
+	for _, tc := range []struct {
+		what         string
+		local, other netip.Addr
+		profile      overlay.SiteProfile
+		want         bool
+	}{
+		{"over IPv6", six, four, inside, true},
+		{"over IPv6, a range of ports", six, four, change(func(p *overlay.SiteProfile) { p.Inbound = overlay.InboundPorts }), true},
+		{"over IPv4", four, six, inside, false},
+		{"without IPv4", six, none, inside, false},
+		{"a site that lets nobody in", six, four, change(func(p *overlay.SiteProfile) { p.Inbound = overlay.InboundNone }), false},
+		{"a site of IPv6 alone", six, four, change(func(p *overlay.SiteProfile) { p.IPv6Only = true }), false},
+		{"a profile that is about IPv6", six, four, change(func(p *overlay.SiteProfile) { p.IPv6 = false }), false},
+		{"a node behind its gateway", six, four, change(func(p *overlay.SiteProfile) { p.GatewayOnly = true }), false},
+	} {
+		if got := needsIPv4Port(tc.local, tc.other, tc.profile); got != tc.want {
+			t.Errorf("%s: %v", tc.what, got)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
@@ -55,6 +56,23 @@ func (d *dataPort) listen(ip netip.Addr, profile overlay.SiteProfile) (netip.Add
 	d.ln, d.ip, d.ports, d.mtu, d.stop = ln, ip, ports, profile.MTU, cancel
 	d.served.Go(func() { d.accept(ctx, ln) })
 	return addrOf(ln), nil
+}
+
+// listenOverIPv4 returns where the node listens over the IP version that the profile is about: local,
+// unless that is of IPv6 because the frontal is reached so, and the host has IPv4 as well; then it opens
+// a port there, if the site lets connections in.
+func (d *dataPort) listenOverIPv4(local netip.AddrPort, profile overlay.SiteProfile) (netip.AddrPort, error) {
+	ip := multihome.OtherVersion(local.Addr())
+	if !needsIPv4Port(local.Addr(), ip, profile) {
+		d.close()
+		return local, nil
+	}
+	return d.listen(ip, profile)
+}
+
+// needsIPv4Port reports whether a node that listens at local needs another port, at other.
+func needsIPv4Port(local, other netip.Addr, p overlay.SiteProfile) bool {
+	return local.Is6() && other.Is4() && p.IPv6 && !p.IPv6Only && !p.GatewayOnly && p.Inbound != overlay.InboundNone
 }
 
 // listenOverIPv6 opens a port for other sites' nodes on this host's IPv6 address, and returns its

@@ -179,20 +179,22 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	if h.opts.Renew {
 		h.work.Go(func() { enrol.Keep(ctx, h.opts.Credentials, h.log, h.uplink.renewed) })
 	}
-	data, six := &dataPort{h: h}, &dataPort{h: h}
+	data, four, six := &dataPort{h: h}, &dataPort{h: h}, &dataPort{h: h}
 	h.work.Go(func() {
 		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal, Longest: rejoin, Down: h.uplink.down}, func(ctx context.Context, s *control.Session) error {
-			return h.enter(ctx, s, data, six)
+			return h.enter(ctx, s, data, four, six)
 		})
 	})
 	defer data.close()
+	defer four.close()
 	defer six.close()
 	return h.serveLocal(ctx, ln)
 }
 
 // enter declares the node on a new session, registers its processes, and keeps the session in use
-// until it ends. It opens the data ports: six is for a site whose firewall lets more in over IPv6.
-func (h *Helper) enter(ctx context.Context, s *control.Session, data, six *dataPort) error {
+// until it ends. It opens the data ports: four is for nodes that reach their frontal over IPv6, and six
+// for a site whose firewall lets more in over IPv6.
+func (h *Helper) enter(ctx context.Context, s *control.Session, data, four, six *dataPort) error {
 	callCtx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
 	r, err := controlpb.NewNodesClient(s.Conn()).Enter(callCtx, &controlpb.EnterRequest{Software: control.Software, Offer: h.offer.Load().ToPB()})
@@ -216,7 +218,11 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, six *dataP
 		// Other nodes cannot dial this one, but it can dial, and relays work.
 		h.log.Warn("no data port: other nodes cannot dial this one", "error", err)
 	}
-	f.public = publicAddress(profile, f.local, h.opts.Advertise)
+	over4, err := four.listenOverIPv4(f.local, profile)
+	if err != nil {
+		h.log.Warn("no data port of IPv4: nodes of other sites cannot dial this one over IPv4", "error", err)
+	}
+	f.public = publicAddress(profile, over4, h.opts.Advertise)
 	if f.public6, err = six.listenOverIPv6(f.local, profile); err != nil {
 		h.log.Warn("no data port of IPv6: nodes of other sites cannot dial this one over IPv6", "error", err)
 	}
