@@ -20,25 +20,25 @@ func (o Options) bed(rtt time.Duration, preset string) apps.Bed {
 const mostProcesses = 48
 
 // ray2mesh is figure 7, with the groups of a job profile.
-func (o Options) ray2mesh(ctx context.Context) (figures, error) {
+func (o Options) ray2mesh(ctx context.Context) (m measured, err error) {
 	rows, err := apps.Ray2mesh{
 		Bed: o.bed(orsayRennes, "port-range"), Sites: 3, Processes: []int{12, 24, 36, mostProcesses}, Rays: 1000, Chunk: 2, Credit: 1,
 		Speed: 20, Handling: 0.02, Profile: true, Repeat: 1,
 	}.Measure(ctx)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	from, err := find(rows, "where bosses pay", func(r bench.Row) bool { return r.Figure == "bosses_pay_from" })
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	most, err := find(rows, "the acceleration with as many workers", func(r bench.Row) bool {
 		return r.Figure == "acceleration" && r.Params["algorithm"] == "hierarchical, bosses not counted" && r.Params["processes"] == mostProcesses
 	})
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	return figures{"from": from, "gain": 100 * (1 - 1/most)}, nil
+	return measured{figures{"from": from, "gain": 100 * (1 - 1/most)}, ofFigure(rows, "time")}, nil
 }
 
 // The sweep of TSQR: processors are not emulated, but limited to a part of one.
@@ -51,15 +51,17 @@ const (
 
 // tsqr is figure 9, with one rank at each site. Factors of the tall matrices are not proved, which would
 // take several times as long.
-func (o Options) tsqr(ctx context.Context) (figures, error) {
+func (o Options) tsqr(ctx context.Context) (m measured, err error) {
 	rows, err := apps.TSQR{
 		Bed: o.bed(rennesBordeaux, "stateful"), Sites: []int{1, 4}, RanksPerSite: 1, Cols: columns,
 		Least: shortest, Most: tallest, Factor: 4, Prove: shortest, CPU: cores, Repeat: 1,
 	}.Measure(ctx)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	return factored(rows)
+	m.curves = ofFigure(rows, "speed")
+	m.figures, err = factored(rows)
+	return m, err
 }
 
 // factored returns the figures of TSQR, by a tree and column by column.
@@ -98,21 +100,21 @@ const (
 var growth = regexp.MustCompile("growth/is")
 
 // replicas is figure 5: the time of IS is linear in the number of replicas.
-func (o Options) replicas(ctx context.Context) (figures, error) {
+func (o Options) replicas(ctx context.Context) (m measured, err error) {
 	report := bench.Report{W: io.Discard, JSON: true}
 	if err := replicas.Measure(ctx, replicas.Options{
 		Self: append(o.Self[:len(o.Self):len(o.Self)], "bench", "replicas", "--part"), Only: growth, Class: "W", Ranks: []int{replicaRanks}, Most: mostReplicas,
 		Repeat: o.Repeat, For: time.Second, Out: io.Discard, Err: o.Err,
 	}, &report); err != nil {
-		return nil, err
+		return m, err
 	}
 	r2, err := find(report.Rows, "R squared", func(r bench.Row) bool { return r.Figure == "is_linear_primary" })
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	slope, err := find(report.Rows, "the slope", func(r bench.Row) bool { return r.Figure == "is_slope_primary" })
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	return figures{"linear": r2, "slope": slope}, nil
+	return measured{figures{"linear": r2, "slope": slope}, ofFigure(report.Rows, "is_time")}, nil
 }

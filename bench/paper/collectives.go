@@ -22,8 +22,8 @@ const (
 )
 
 // calls measures algorithms of a collective at two sites and returns the times in ms, by size and by
-// "algorithm" or "algorithm:flits".
-func (o Options) calls(ctx context.Context, c operation.Operation, change func(*coll.Options), algorithms string) (map[int]map[string]float64, error) {
+// "algorithm" or "algorithm:flits". Their rows are added to the curves.
+func (o Options) calls(ctx context.Context, c operation.Operation, change func(*coll.Options), algorithms string, curves *[]bench.Row) (map[int]map[string]float64, error) {
 	opts := coll.Options{
 		Self: o.Self, Sites: []int{2}, Ranks: collRanks, Nodes: 1, RTT: []time.Duration{collRTT}, Rate: []int64{wideRate},
 		Collectives: []operation.Operation{c}, Repeat: o.Repeat, Longest: 2 * time.Second, Err: o.Err,
@@ -31,6 +31,7 @@ func (o Options) calls(ctx context.Context, c operation.Operation, change func(*
 	}
 	change(&opts)
 	rows, err := o.measure(ctx, opts)
+	*curves = append(*curves, ofFigure(rows, "time")...)
 	return times(rows), err
 }
 
@@ -53,16 +54,16 @@ var countedCollectives = []operation.Operation{
 
 // messages is how many messages cross between sites, as ranks alternate between them, and what the emulator of the wide
 // area sees of it.
-func (o Options) messages(ctx context.Context) (figures, error) {
+func (o Options) messages(ctx context.Context) (m measured, err error) {
 	rows, err := o.measure(ctx, coll.Options{
 		Self: o.Self, Sites: []int{countSites}, Ranks: countRanks, Nodes: 1, RTT: []time.Duration{collRTT}, Rate: []int64{0},
 		Collectives: countedCollectives, Sizes: []int{64 * kib}, Orders: coll.Orders()[1:], Algorithms: true, Counts: true, Packets: true,
 		Only: regexp.MustCompile(":two-level(-star)?$|/bcast/.*:binomial$|/barrier/.*/isthmus$"), Repeat: 1, Longest: time.Second, Err: o.Err,
 	})
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	return crossed(rows), nil
+	return measured{figures: crossed(rows)}, nil
 }
 
 // crossed returns the numbers of messages, "bcast by two-level", and of all bytes that the emulator saw for each byte of
@@ -115,8 +116,8 @@ const (
 var flitCounts = []int{1, 2, 4, 8, 16, 32}
 
 // flits is figure 4, of a gather, and the same for a broadcast that goes one hop after another.
-func (o Options) flits(ctx context.Context) (figures, error) {
-	all := figures{}
+func (o Options) flits(ctx context.Context) (m measured, err error) {
+	m.figures = figures{}
 	for _, w := range []struct {
 		collective       operation.Operation
 		algorithm, order string
@@ -126,9 +127,9 @@ func (o Options) flits(ctx context.Context) (figures, error) {
 	} {
 		of, err := o.calls(ctx, w.collective, func(c *coll.Options) {
 			c.Ranks, c.Sizes, c.Flits, c.Orders = flitRanks, []int{mib}, flitCounts, []string{w.order}
-		}, w.algorithm)
+		}, w.algorithm, &m.curves)
 		if err != nil {
-			return nil, err
+			return m, err
 		}
 		byCount := map[int]float64{}
 		for _, n := range flitCounts {
@@ -137,12 +138,12 @@ func (o Options) flits(ctx context.Context) (figures, error) {
 			}
 		}
 		if len(byCount) != len(flitCounts) {
-			return nil, fmt.Errorf("%v by %s: %d of %d numbers of flits were measured", w.collective, w.algorithm, len(byCount), len(flitCounts))
+			return m, fmt.Errorf("%v by %s: %d of %d numbers of flits were measured", w.collective, w.algorithm, len(byCount), len(flitCounts))
 		}
-		all[fmt.Sprintf("%v, 8 over 1", w.collective)] = byCount[8] / byCount[1]
-		all[fmt.Sprintf("%v, best", w.collective)] = float64(gainEnds(byCount))
+		m.figures[fmt.Sprintf("%v, 8 over 1", w.collective)] = byCount[8] / byCount[1]
+		m.figures[fmt.Sprintf("%v, best", w.collective)] = float64(gainEnds(byCount))
 	}
-	return all, nil
+	return m, nil
 }
 
 // gain is the least part of the time that counts as gained.
@@ -167,20 +168,20 @@ const (
 )
 
 // bcast is figure 5 (a): hierarchical always better.
-func (o Options) bcast(ctx context.Context) (figures, error) {
-	all := figures{}
+func (o Options) bcast(ctx context.Context) (m measured, err error) {
+	m.figures = figures{}
 	for _, order := range coll.Orders() {
 		of, err := o.calls(ctx, operation.Bcast, func(c *coll.Options) {
 			c.Sizes, c.Algorithms, c.Orders = []int{kib, 64 * kib, mib}, true, []string{order}
-		}, bySites+"|"+flatTree)
+		}, bySites+"|"+flatTree, &m.curves)
 		if err != nil {
-			return nil, err
+			return m, err
 		}
-		if all[order], err = worstRatio(of, bySites, flatTree); err != nil {
-			return nil, err
+		if m.figures[order], err = worstRatio(of, bySites, flatTree); err != nil {
+			return m, err
 		}
 	}
-	return all, nil
+	return m, nil
 }
 
 // worstRatio returns the greatest ratio of one algorithm's time to another's, of all sizes.
@@ -201,18 +202,16 @@ func worstRatio(of map[int]map[string]float64, algorithm, other string) (worst f
 const articleCrossing = 100_000
 
 // reduce is figure 5 (b): hierarchical better for short vectors, a flat pipeline for long ones.
-func (o Options) reduce(ctx context.Context) (figures, error) {
+func (o Options) reduce(ctx context.Context) (m measured, err error) {
 	of, err := o.calls(ctx, operation.Reduce, func(c *coll.Options) {
 		c.Sizes, c.Algorithms, c.Orders = []int{8, kib, 16 * kib, 64 * kib, 128 * kib, 256 * kib, mib}, true, coll.Orders()[:1]
-	}, bySites+"|"+pipeline)
+	}, bySites+"|"+pipeline, &m.curves)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	from, err := fasterFrom(of, pipeline, bySites)
-	if err != nil {
-		return nil, err
-	}
-	return figures{"short": of[8][bySites] / of[8][pipeline], "crossing": from}, nil
+	m.figures = figures{"short": of[8][bySites] / of[8][pipeline], "crossing": from}
+	return m, err
 }
 
 // fasterFrom returns the smallest size from which on one algorithm is faster than another, at every larger

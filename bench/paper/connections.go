@@ -135,7 +135,7 @@ func (f firewall) find(rows []bench.Row, figure string, bytes int) (float64, err
 const latencyTrips = 100 // of each latency
 
 // latencies is table 1.
-func (o Options) latencies(ctx context.Context) (of figures, err error) {
+func (o Options) latencies(ctx context.Context) (m measured, err error) {
 	spec := connectionSites(0, "orsay", "bordeaux", "rennes")
 	err = o.onConnections(ctx, spec, func(g *grid.Grid) error {
 		near, err := o.pingpong(ctx, g, "orsay", "bordeaux", 1, latencyTrips, "round_trip_median")
@@ -146,10 +146,10 @@ func (o Options) latencies(ctx context.Context) (of figures, err error) {
 		if err != nil {
 			return err
 		}
-		of = compareLatencies(near, far)
+		m.figures = compareLatencies(near, far)
 		return nil
 	})
-	return of, err
+	return m, err
 }
 
 // compareLatencies compares round trips in us: between the proxy's site and another, and between two others.
@@ -174,14 +174,14 @@ const (
 )
 
 // bandwidths is table 2: on paths with its rate, and on paths without one, with its window.
-func (o Options) bandwidths(ctx context.Context) (of figures, err error) {
+func (o Options) bandwidths(ctx context.Context) (m measured, err error) {
 	err = o.onConnections(ctx, connectionSites(wideRate, "orsay", "bordeaux"), func(g *grid.Grid) error {
 		rate, err := o.pingpong(ctx, g, "orsay", "bordeaux", wideMessage, messageTrips, "rate")
-		of = compareRates(rate)
+		m.figures = compareRates(rate)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	spec := connectionSites(0, "orsay", "bordeaux", "rennes")
 	spec.Window = window
@@ -191,10 +191,10 @@ func (o Options) bandwidths(ctx context.Context) (of figures, err error) {
 			return err
 		}
 		far, err := o.pingpong(ctx, g, "bordeaux", "rennes", windowMessage, messageTrips, "rate")
-		maps.Copy(of, compareWindows(near, far))
+		maps.Copy(m.figures, compareWindows(near, far))
 		return err
 	})
-	return of, err
+	return m, err
 }
 
 func compareRates(rate map[string]float64) figures {

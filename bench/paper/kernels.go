@@ -90,14 +90,14 @@ func kernelSites(all map[string]map[int][]string) lab.Spec {
 }
 
 // kernels is figure 4 of the co-allocation article.
-func (o Options) kernels(ctx context.Context) (of figures, err error) {
+func (o Options) kernels(ctx context.Context) (m measured, err error) {
 	all, err := jobs()
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	g, down, err := gridjob.Up(ctx, kernelSites(all), o.Self)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	defer func() { err = errors.Join(err, down()) }()
 	seconds := map[string]map[int][]float64{} // by kernel and ranks, of each strategy
@@ -110,14 +110,16 @@ func (o Options) kernels(ctx context.Context) (of figures, err error) {
 			}
 			values, err := bench.Interleave(ctx, o.Repeat, turns...)
 			if err != nil {
-				return nil, fmt.Errorf("%s on %d ranks: %w", name, n, err)
+				return m, fmt.Errorf("%s on %d ranks: %w", name, n, err)
 			}
-			for _, v := range values {
+			for i, v := range values {
 				seconds[name][n] = append(seconds[name][n], bench.Median(v))
+				m.curves = append(m.curves, bench.Row{Figure: name, Params: map[string]any{"algorithm": strategies[i], "ranks": n}, Value: bench.Median(v), Unit: "s"})
 			}
 		}
 	}
-	return compareKernels(seconds), nil
+	m.figures = compareKernels(seconds)
+	return m, nil
 }
 
 // kernel returns the seconds of a kernel on hosts.

@@ -49,7 +49,7 @@ func mapped(number int, testbed mapping.Testbed, gains [3]float64, order ...stri
 			e.claims = append(e.claims, claim{at(seconds) + better + " over " + worse, fmt.Sprintf("%s%s gains more than %s", at(seconds), better, worse), "it does", "points", some, inf, orders[better+" over "+worse]})
 		}
 	}
-	e.measure = func(_ Options, ctx context.Context) (figures, error) {
+	e.measure = func(_ Options, ctx context.Context) (measured, error) {
 		of, err := simulate(ctx, testbed, mappers)
 		for _, seconds := range coreSeconds {
 			for i, better := range order[:len(order)-1] {
@@ -57,7 +57,7 @@ func mapped(number int, testbed mapping.Testbed, gains [3]float64, order ...stri
 				of[at(seconds)+better+" over "+worse] = of[at(seconds)+better] - of[at(seconds)+worse]
 			}
 		}
-		return of, err
+		return measured{figures: of}, err
 	}
 	return e
 }
@@ -86,12 +86,12 @@ func parameters(testbed mapping.Testbed) experiment {
 			claim{at(seconds) + "best", at(seconds) + "F-EC gains most with delta 0.9, more than otherwise by", "5 points", "points", some, inf, cuts},
 			claim{at(seconds) + "worst", at(seconds) + "and least with 0.5, less than otherwise by", "3 points", "points", some, inf, cuts})
 	}
-	e.measure = func(_ Options, ctx context.Context) (figures, error) {
+	e.measure = func(_ Options, ctx context.Context) (measured, error) {
 		of, err := simulate(ctx, testbed, mappers)
 		for _, seconds := range coreSeconds {
 			ofParameters(of, at(seconds))
 		}
-		return of, err
+		return measured{figures: of}, err
 	}
 	return e
 }
@@ -106,7 +106,8 @@ func ofParameters(of figures, at string) {
 
 // gained returns the experiment of a table, with the claims that each mapping gains.
 func gained(number int, testbed mapping.Testbed, mappers []mapper) experiment {
-	e := experiment{name: fmt.Sprintf("jace-table-%d", number), paper: jace, item: fmt.Sprintf("table %d", number)}
+	e := experiment{name: fmt.Sprintf("jace-table-%d", number), paper: jace, item: fmt.Sprintf("table %d", number), minutes: .1,
+		size: "simulated, with clusters, latencies and lengths of iterations that the article does not say"}
 	for _, seconds := range coreSeconds {
 		for _, m := range mappers {
 			e.claims = append(e.claims, claim{at(seconds) + m.name, fmt.Sprintf("%sgain of %s", at(seconds), m.name), fmt.Sprintf("%g %%", m.gain), "%", some, 100, byPower})

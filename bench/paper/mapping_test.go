@@ -12,11 +12,11 @@ import (
 func TestMapped(t *testing.T) {
 	small := mapping.Testbed{Clusters: [][2]int{{3, 2}, {2, 8}}, Tasks: 2, Rows: 100_000}
 	e := mapped(9, small, [3]float64{1, 2, 3}, "AIAC-QM", "SMa")
-	of, err := e.measure(Options{}, context.Background())
+	m, err := e.measure(Options{}, context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := e.judge(of)
+	rows, err := e.judge(m.figures)
 	if err != nil || len(rows) != 4*len(coreSeconds) {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}

@@ -105,6 +105,9 @@ func lines(name string, rows []bench.Row) (text string) {
 		}
 	}
 	title, command := e.item, fmt.Sprintf("`isthmus-lab bench paper --only %s`", name)
+	if e.size != "" {
+		title += "; here: " + e.size
+	}
 	for _, what := range said {
 		text += fmt.Sprintf("| %s | %s | %s | %s | %s |\n", title, what, first[what].theirs, strings.TrimSuffix(here[what], "; "), command)
 		title, command = "", ""
@@ -133,7 +136,7 @@ func TestPageLines(t *testing.T) {
 		{Figure: e.name, Value: -38, Params: map[string]any{"claim": c.text}},
 		{Figure: e.name, Value: -2, Params: map[string]any{"claim": strings.Replace(c.text, at(coreSeconds[0]), at(coreSeconds[1]), 1)}},
 	}
-	want := "| table 2 | gain of SMa | 27 % | 1 s: -38 %, does not hold: " + c.why + "; 0.01 s: -2 %, does not hold | `isthmus-lab bench paper --only jace-table-2` |\n|  | gain of AIAC-QM | 33 % |  |  |\n"
+	want := "| table 2; here: " + e.size + " | gain of SMa | 27 % | 1 s: -38 %, does not hold: " + c.why + "; 0.01 s: -2 %, does not hold | `isthmus-lab bench paper --only jace-table-2` |\n|  | gain of AIAC-QM | 33 % |  |  |\n"
 	if got := lines(e.name, rows); !strings.HasPrefix(got, want) {
 		t.Errorf("wrote\n%swant\n%s", got, want)
 	}

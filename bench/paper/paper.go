@@ -13,11 +13,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/plot"
 	"github.com/isthmus-grid/isthmus/bench/runner"
 )
 
@@ -30,6 +35,7 @@ type Options struct {
 	Only   *regexp.Regexp // experiments, by their names; nil is all
 	Repeat int            // measurements of each figure, in turn
 	JSON   bool
+	Curves string // folder for pictures of the figures; "" is none
 	Out    io.Writer
 	Err    io.Writer // progress
 }
@@ -40,6 +46,15 @@ func Names() (names []string) {
 		names = append(names, e.name)
 	}
 	return names
+}
+
+// Minutes returns about how long all experiments take, with three repetitions on two processors that do nothing else.
+func Minutes() int {
+	all := 0.0
+	for _, e := range table {
+		all += e.minutes
+	}
+	return int(math.Ceil(all))
 }
 
 // Check returns what is wrong with the options, or nil.
@@ -73,11 +88,14 @@ func Run(ctx context.Context, o Options) error {
 	var all []bench.Row
 	var failed []error
 	for _, e := range o.asked() {
-		fmt.Fprintf(o.Err, "bench paper: %s\n", e.name)
-		of, err := e.measure(o, ctx)
+		fmt.Fprintf(o.Err, "bench paper: %s, about %g minutes\n", e.name, e.minutes)
+		m, err := e.measure(o, ctx)
 		var rows []bench.Row
 		if err == nil {
-			rows, err = e.judge(of)
+			rows, err = e.judge(m.figures)
+		}
+		if err == nil && o.Curves != "" {
+			err = e.draw(m.curves, o.Curves)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("bench paper: %s: %w", e.name, err))
@@ -96,12 +114,32 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(failed...)
 }
 
-// writeTable writes rows for people: all claims, and then why some do not hold.
+// draw writes pictures of curves, PNG files whose names begin with the experiment's.
+func (e experiment) draw(curves []bench.Row, folder string) error {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return err
+	}
+	rows := slices.Clone(curves)
+	for i := range rows {
+		rows[i].Bench = e.name
+	}
+	for name, picture := range plot.Figures(rows) {
+		if err := picture.WriteFile(filepath.Join(folder, name+".png")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeTable writes rows for people: all claims, then what is otherwise here, and why some do not hold.
 func writeTable(w io.Writer, rows []bench.Row) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "EXPERIMENT\tCLAIM\tARTICLE\tHERE\tHOLDS")
-	reasons := ""
-	for _, r := range rows {
+	sizes, reasons := "", ""
+	for i, r := range rows {
+		if here := r.Params["here"]; here != nil && (i == 0 || rows[i-1].Figure != r.Figure) {
+			sizes += fmt.Sprintf("\n%s is here: %v\n", r.Figure, here)
+		}
 		holds := "yes"
 		if !*r.Met {
 			holds = "no"
@@ -112,8 +150,18 @@ func writeTable(w io.Writer, rows []bench.Row) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, reasons)
+	_, err := io.WriteString(w, sizes+reasons)
 	return err
+}
+
+// ofFigure returns the rows of one figure.
+func ofFigure(rows []bench.Row, figure string) (some []bench.Row) {
+	for _, r := range rows {
+		if r.Figure == figure {
+			some = append(some, r)
+		}
+	}
+	return some
 }
 
 // find returns the value of the only row for which is holds.

@@ -3,6 +3,7 @@ package paper
 import (
 	"bytes"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,6 +66,9 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: there twice, or something is missing", e.name)
 		}
 		names[e.name] = true
+		if !(e.minutes > 0) {
+			t.Errorf("%s: takes %g minutes", e.name, e.minutes)
+		}
 		of := map[string]bool{}
 		for _, c := range e.claims {
 			if of[c.figure] || c.text == "" || c.theirs == "" || !(c.low <= c.high) {
@@ -72,6 +76,32 @@ func TestTable(t *testing.T) {
 			}
 			of[c.figure] = true
 		}
+	}
+}
+
+func TestMinutes(t *testing.T) {
+	if all := Minutes(); !(all <= 25) {
+		t.Errorf("all take %d minutes, want at most 25", all)
+	}
+}
+
+// Each group of curves is a picture, named by its experiment.
+func TestDraw(t *testing.T) {
+	var curves []bench.Row
+	for _, ranks := range []int{8, 16} {
+		for _, strategy := range strategies {
+			curves = append(curves, bench.Row{Figure: "is", Params: map[string]any{"algorithm": strategy, "ranks": ranks}, Value: 2, Unit: "s"})
+		}
+	}
+	folder := filepath.Join(t.TempDir(), "pictures")
+	if err := (experiment{name: "some-figure"}).draw(curves, folder); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := filepath.Glob(folder + "/*"); err != nil || len(found) != 1 || filepath.Base(found[0]) != "some-figure-is-by-ranks.png" {
+		t.Errorf("drew %q, %v", found, err)
+	}
+	if curves[0].Bench != "" {
+		t.Error("it changed its argument")
 	}
 }
 

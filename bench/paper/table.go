@@ -14,8 +14,16 @@ import (
 type experiment struct {
 	name        string // such as "qcg-table-1"
 	paper, item string
-	measure     func(Options, context.Context) (figures, error)
+	minutes     float64 // about how long it takes with three repetitions, on two processors that do nothing else
+	size        string  // what is smaller here, or otherwise; "" if nothing is
+	measure     func(Options, context.Context) (measured, error)
 	claims      []claim
+}
+
+// measured is what an experiment found.
+type measured struct {
+	figures figures
+	curves  []bench.Row // of the lines that are drawn
 }
 
 // figures are measured values, by the names that claims have for them.
@@ -57,13 +65,13 @@ const onceCrossed = "a message crosses between sites once, and what could go on 
 
 // table has all that is measured.
 var table = append([]experiment{
-	{"qcg-table-1", qcg, "table 1", Options.latencies, []claim{
+	{"qcg-table-1", qcg, "table 1", 0.5, "", Options.latencies, []claim{
 		{"direct", "a direct connection takes as long as the network", "8.0 of 8.1 ms: 0.99", "times", 0.98, 1.1, ""},
 		{"traversing", "so does traversing", "8.0 of 8.0 ms: 1.00", "times", 0.9, 1.1, ""},
 		{"near proxy", "a proxy in the site of one end adds little", "8.4 of 7.8 ms: 1.08", "times", 1, 1.15, ""},
 		{"far proxy", "a proxy in a third site adds the way by it", fmt.Sprintf("28.7 of 8.0 ms: 3.6; its own round trips add up to %.2f", geometry), "times", 0.9 * geometry, 1.1 * geometry, ""},
 	}},
-	{"qcg-table-2", qcg, "table 2", Options.bandwidths, []claim{
+	{"qcg-table-2", qcg, "table 2", 1, "messages of 4 MiB, of 1 MiB where windows limit", Options.bandwidths, []claim{
 		{"direct", "a direct connection fills the path", "136 Mb/s of 136", "of it", 0.9, 1.01, ""},
 		{"traversing", "so does traversing", "138 of 136 Mb/s: 1.02", "times", 0.95, 1.05, ""},
 		{"relayed", "a proxy in the site of one end is no faster", "76.4 of 136 Mb/s: 0.56", "times", 0, 1.02, ""},
@@ -72,7 +80,7 @@ var table = append([]experiment{
 		{"window, near proxy", "and a proxy in the site of one end no more", "0.56", "times", 0, 1.02, ""},
 		{"window, far proxy", "by a proxy in a third site a message takes longer than by a direct connection", fmt.Sprintf("not measured; its own round trips add up to %.2f", geometry), "times", 0.9 * geometry, 1.1 * geometry, eachLeg},
 	}},
-	{"qcg-messages", qcg, "sections 3.3 and 4.3", Options.messages, []claim{
+	{"qcg-messages", qcg, "sections 3.3 and 4.3", 0.5, "4 sites of 4 ranks", Options.messages, []claim{
 		{"bcast by two-level", "messages between 4 sites: a broadcast by sites", "C-1: 3", "messages", 3, 3, ""},
 		{"reduce by two-level", "a reduction", "C-1: 3", "messages", 3, 3, ""},
 		{"gather by two-level", "a gather", "C-1: 3", "messages", 3, 3, ""},
@@ -87,36 +95,36 @@ var table = append([]experiment{
 		{"least", "for each byte of a message the emulator of the wide area sees so many, at least", "1", "bytes", 1, 1.1, ""},
 		{"most", "and, with headers and acknowledgements, at most", "1", "bytes", 1, 1.1, ""},
 	}},
-	{"qcg-figure-4", qcg, "figure 4", Options.flits, []claim{
+	{"qcg-figure-4", qcg, "figure 4", 3, "2 sites of 4 ranks, one size of 1 MiB", Options.flits, []claim{
 		{"gather, 8 over 1", "flits gain: with 8 in place of 1, a gather of 1 MiB by two levels takes", "less; figure only", "times", 0, 0.95, onceCrossed},
 		{"gather, best", "more flits gain nothing from so many on, a gather of 1 MiB by two levels", "8", "flits", 2, 8, onceCrossed},
 		{"bcast, 8 over 1", "flits gain: with 8 in place of 1, a broadcast of 1 MiB along a chain over sites in turn takes", "less; figure only", "times", 0, 0.95, ""},
 		{"bcast, best", "more flits gain nothing from so many on, a broadcast of 1 MiB along a chain over sites in turn", "8", "flits", 2, 8, ""},
 	}},
-	{"qcg-figure-5a", qcg, "figure 5 (a)", Options.bcast, []claim{
+	{"qcg-figure-5a", qcg, "figure 5 (a)", 2, "three sizes", Options.bcast, []claim{
 		{"blocked", "a broadcast by sites is not slower than a flat tree at any size, ranks blocked", "always better; figure only", "times at most", 0, 1.05, ""},
 		{"round-robin", "a broadcast by sites is not slower than a flat tree at any size, ranks round-robin", "always better; figure only", "times at most", 0, 1.05, ""},
 	}},
-	{"qcg-figure-5b", qcg, "figure 5 (b)", Options.reduce, []claim{
+	{"qcg-figure-5b", qcg, "figure 5 (b)", 2, "vectors of up to 1 MiB", Options.reduce, []claim{
 		{"short", "a reduction of 8 bytes by sites is faster than a flat pipeline", "better for short ones; figure only", "times", 0, 1, ""},
 		{"crossing", "a flat pipeline is faster from so many bytes on (0: never)", fmt.Sprint(articleCrossing), "bytes", articleCrossing / 4, 4 * articleCrossing, ""},
 	}},
-	{"qcg-figure-7", qcg, "figure 7", Options.ray2mesh, []claim{
+	{"qcg-figure-7", qcg, "figure 7", 4, "12 to 48 processes in place of 180, whose speed is emulated", Options.ray2mesh, []claim{
 		{"from", "bosses pay from so many processes on (0: never)", "30", "processes", 13, mostProcesses, ""},
 		{"gain", fmt.Sprintf("with as many workers they gain, on %d processes", mostProcesses), "35 % on 180", "%", 1, 100, ""},
 	}},
-	{"qcg-figure-9", qcg, "figure 9", Options.tsqr, []claim{
+	{"qcg-figure-9", qcg, "figure 9", 4, "a processor of each site, limited to a half, and 4194304 rows at most", Options.tsqr, []claim{
 		{"from", "TSQR is fastest on 4 sites from so many rows on (0: never)", "500000", "rows", shortest, 1 << 20, ""},
 		{"columns from", "column by column that takes so many times as many rows, or more", "20", "times", 1 + some, inf, ""},
 		{"gain", fmt.Sprintf("TSQR of %d rows is as many times as fast on 4 sites", tallest), "about 4", "times", 3, 4.4, ""},
 		{"columns gain", "of that, column by column has", "hardly a half, at 33554432 rows", "of it", 0, 1 - some, ""},
 	}},
-	{"p2p-alloc-figure-4", p2pAlloc, "figure 4", Options.kernels, []claim{
+	{"p2p-alloc-figure-4", p2pAlloc, "figure 4", 1, "an eighth of the hosts and ranks, IS of class W, EP of class S. That processes of a host share its memory cannot show", Options.kernels, []claim{
 		{"is, few", fmt.Sprintf("IS on %d ranks, within one site by either strategy: spread over concentrate", fewRanks), "at most 1, on 32; figure only", "times", 0, 1.1, ""},
 		{"is, many", fmt.Sprintf("IS on %d ranks, when spread leaves the site: spread over concentrate", manyRanks), "slower, from 64 on; figure only", "times", 1.1, inf, ""},
 		{"ep, many", fmt.Sprintf("EP on %d ranks, when spread leaves the site: spread over concentrate", manyRanks), "about 1; figure only", "times", 0.8, 1.2, ""},
 	}},
-	{"p2p-robust-figure-5", p2pRobust, "figure 5", Options.replicas, []claim{
+	{"p2p-robust-figure-5", p2pRobust, "figure 5", 1, "4 ranks of class W in place of 8 of class B", Options.replicas, []claim{
 		{"linear", "the time of IS is linear in the number of replicas, when one sends to all", "linear; figure only", "R squared", 0.98, 1, ""},
 		{"slope", "and grows with it", "grows; figure only", "s per replica", some, inf, ""},
 	}},
@@ -145,6 +153,9 @@ func (e experiment) row(c claim, v float64) bench.Row {
 	row := bench.Row{Bench: "paper", Figure: e.name, Value: v, Unit: c.unit, Params: map[string]any{
 		"source": e.paper + ", " + e.item, "claim": c.text, "article": c.theirs,
 	}}
+	if e.size != "" {
+		row.Params["here"] = e.size
+	}
 	if c.high == inf {
 		row = row.AtLeast(c.low)
 	} else {
