@@ -25,6 +25,7 @@ type Bed struct {
 	RTT    time.Duration // between sites
 	Preset string        // of the sites; a name of package lab
 	Self   []string      // command line of this program
+	Env    []string      // of the ranks of Example, in addition to this process's own
 	JSON   bool
 	Out    io.Writer // for rows
 	Err    io.Writer // for progress
@@ -73,7 +74,7 @@ func Example[T any](ctx context.Context, b Bed, g *grid.Grid, nodes []string, na
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s on %d ranks was not done after %v", name, len(nodes), patience))
 	defer cancel()
 	argv := append(append(b.Self[:len(b.Self):len(b.Self)], "example", name, "--json"), args...)
-	out, err := gridjob.Job{Grid: g, Self: b.Self, Name: name, Nodes: nodes, Argv: argv}.Run(ctx)
+	out, err := gridjob.Job{Grid: g, Self: b.Self, Name: name, Nodes: nodes, Argv: argv, Env: b.Env}.Run(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,12 @@ const (
 	lineVanilla = "vanilla"
 	lineBosses  = "hierarchical"
 	lineUncount = "hierarchical, bosses not counted"
+	lineFlat    = "vanilla, flat collectives"
+	lineSites   = "hierarchical, by sites"
 )
+
+// flat forces collective calls that do not know of sites.
+const flat = "ISTHMUS_COLL=bcast=binomial,allreduce=recursive-doubling,gather=linear"
 
 // Check returns what is wrong with the sweep, or nil.
 func (s Ray2mesh) Check() error {
@@ -144,7 +149,9 @@ type point struct {
 
 // measure runs both patterns on this number of processes, and the hierarchical one also with as
 // many more processes as it then has bosses: bosses need hardly any processor time, so that each
-// can share a processor with a worker, and the article counts them in this way, too.
+// can share a processor with a worker, and the article counts them in this way, too. With a profile
+// there are also jobs without one, on the same hosts: the vanilla pattern with flat collectives, and
+// bosses in each site.
 func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, check bool) ([]point, error) {
 	args := []string{"--rays", fmt.Sprint(s.Rays), "--chunk", fmt.Sprint(s.Chunk), "--speed", fmt.Sprint(s.Speed),
 		"--handling", fmt.Sprint(s.Handling), "--credit", fmt.Sprint(s.Credit), "--repeat", fmt.Sprint(s.Repeat)}
@@ -161,7 +168,26 @@ func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, chec
 	if len(both) != 2 || len(more) != 1 {
 		return nil, fmt.Errorf("ray2mesh on %d processes: %d and %d results, want 2 and 1", processes, len(both), len(more))
 	}
-	return []point{{lineVanilla, processes, both[0]}, {lineBosses, processes, both[1]}, {lineUncount, processes, more[0]}}, nil
+	points := []point{{lineVanilla, processes, both[0]}, {lineBosses, processes, both[1]}, {lineUncount, processes, more[0]}}
+	if !s.Profile {
+		return points, nil
+	}
+	for _, w := range []struct {
+		line, pattern string
+		env           []string
+	}{{lineFlat, "vanilla", []string{flat}}, {lineSites, "hierarchical", nil}} {
+		bed := s.Bed
+		bed.Env = w.env
+		results, err := Example[farm.Result](ctx, bed, g, spread(processes, s.Sites), "ray2mesh", append([]string{"--pattern", w.pattern, "--check=false"}, args...)...)
+		if err != nil {
+			return nil, err
+		}
+		if len(results) != 1 {
+			return nil, fmt.Errorf("ray2mesh, %s, on %d processes: %d results, want 1", w.line, processes, len(results))
+		}
+		points = append(points, point{w.line, processes, results[0]})
+	}
+	return points, nil
 }
 
 // agree returns an error unless all results equal the first, which was checked.

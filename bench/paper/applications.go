@@ -23,22 +23,36 @@ const mostProcesses = 48
 func (o Options) ray2mesh(ctx context.Context) (m measured, err error) {
 	rows, err := apps.Ray2mesh{
 		Bed: o.bed(orsayRennes, "port-range"), Sites: 3, Processes: []int{12, 24, 36, mostProcesses}, Rays: 1000, Chunk: 2, Credit: 1,
-		Speed: 20, Handling: 0.02, Profile: true, Repeat: 1,
+		Speed: 20, Handling: 0.02, Profile: true, Repeat: o.Repeat,
 	}.Measure(ctx)
 	if err != nil {
 		return m, err
 	}
+	m.curves = ofFigure(rows, "time")
+	m.figures, err = traced(rows)
+	return m, err
+}
+
+// traced returns the figures of ray2mesh.
+func traced(rows []bench.Row) (figures, error) {
 	from, err := find(rows, "where bosses pay", func(r bench.Row) bool { return r.Figure == "bosses_pay_from" })
 	if err != nil {
-		return m, err
+		return nil, err
 	}
-	most, err := find(rows, "the acceleration with as many workers", func(r bench.Row) bool {
-		return r.Figure == "acceleration" && r.Params["algorithm"] == "hierarchical, bosses not counted" && r.Params["processes"] == mostProcesses
-	})
-	if err != nil {
-		return m, err
+	seconds := map[string]float64{} // on the most processes
+	for _, line := range []string{"vanilla", "vanilla, flat collectives", "hierarchical", "hierarchical, by sites", "hierarchical, bosses not counted"} {
+		seconds[line], err = find(rows, "the time, "+line, func(r bench.Row) bool {
+			return r.Figure == "time" && r.Params["algorithm"] == line && r.Params["processes"] == mostProcesses
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	return measured{figures{"from": from, "gain": 100 * (1 - 1/most)}, ofFigure(rows, "time")}, nil
+	gain := func(line, over string) float64 { return 100 * (1 - seconds[line]/seconds[over]) }
+	return figures{
+		"from": from, "collectives": gain("vanilla", "vanilla, flat collectives"), "gain": gain("hierarchical, bosses not counted", "vanilla"),
+		"sites": seconds["hierarchical, by sites"] / seconds["hierarchical"],
+	}, nil
 }
 
 // The sweep of TSQR: processors are not emulated, but limited to a part of one.

@@ -3,6 +3,7 @@ package paper
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/launch/mapping"
@@ -71,6 +72,38 @@ var orders = map[string]string{
 	"SMa over F-EC":     "with 128 tasks in a band F-EC cuts the same edges as SMa",
 }
 
+// sizes is table 1: with so many tasks a system of more rows has fewer edges. The article does not say how many tasks there were.
+func sizes(testbed mapping.Testbed) experiment {
+	larger := testbed
+	larger.Rows = 5_000_000
+	e := experiment{name: "jace-table-1", paper: jace, item: "table 1", minutes: .1, size: simulatedOn + "; 64 tasks"}
+	for _, seconds := range coreSeconds {
+		e.claims = append(e.claims,
+			claim{at(seconds) + "550000", at(seconds) + "gain of SMa with 550000 rows", "31 %", "%", some, 100, byPower},
+			claim{at(seconds) + "5000000", at(seconds) + "gain of SMa with 5000000 rows", "37 %", "%", some, 100, byPower},
+			claim{at(seconds) + "growth", at(seconds) + "with more rows it gains more", "6 points", "points", some, inf, fewerEdges})
+	}
+	e.measure = func(_ Options, ctx context.Context) (measured, error) {
+		small, err := simulate(ctx, testbed, []mapper{{"550000", 31, sma}})
+		if err != nil {
+			return measured{}, err
+		}
+		large, err := simulate(ctx, larger, []mapper{{"5000000", 37, sma}})
+		maps.Copy(large, small)
+		for _, seconds := range coreSeconds {
+			large[at(seconds)+"growth"] = large[at(seconds)+"5000000"] - large[at(seconds)+"550000"]
+		}
+		return measured{figures: large}, err
+	}
+	return e
+}
+
+// fewerEdges is why more rows need not gain more.
+const fewerEdges = "with as many tasks, each has the more rows, of which the same band reaches fewer neighbours: what a mapping can keep together is less"
+
+// simulatedOn is what is otherwise in all tables of the article on JaceP2P-V2.
+const simulatedOn = "simulated, with clusters, latencies and lengths of iterations that the article does not say"
+
 // parameters is table 6.
 func parameters(testbed mapping.Testbed) experiment {
 	mappers := []mapper{{"SMa", 30, sma}}
@@ -107,7 +140,7 @@ func ofParameters(of figures, at string) {
 // gained returns the experiment of a table, with the claims that each mapping gains.
 func gained(number int, testbed mapping.Testbed, mappers []mapper) experiment {
 	e := experiment{name: fmt.Sprintf("jace-table-%d", number), paper: jace, item: fmt.Sprintf("table %d", number), minutes: .1,
-		size: "simulated, with clusters, latencies and lengths of iterations that the article does not say"}
+		size: simulatedOn}
 	for _, seconds := range coreSeconds {
 		for _, m := range mappers {
 			e.claims = append(e.claims, claim{at(seconds) + m.name, fmt.Sprintf("%sgain of %s", at(seconds), m.name), fmt.Sprintf("%g %%", m.gain), "%", some, 100, byPower})

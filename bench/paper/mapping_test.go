@@ -34,6 +34,25 @@ func TestMapped(t *testing.T) {
 	}
 }
 
+// Table 1 is two systems on the same nodes: with ten times the rows SMa cuts fewer edges and gains more.
+func TestSizes(t *testing.T) {
+	e := sizes(mapping.Testbeds[5])
+	m, err := e.measure(Options{}, context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := e.judge(m.figures)
+	if err != nil || len(rows) != 3*len(coreSeconds) {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for i, seconds := range coreSeconds {
+		of := rows[3*i:]
+		if of[2].Value != of[1].Value-of[0].Value || of[0].Value == of[1].Value || !*of[2].Met {
+			t.Errorf("%g s: %v", seconds, of[:3])
+		}
+	}
+}
+
 func TestParameters(t *testing.T) {
 	names := []string{"AIAC-QM with f 0.1", "AIAC-QM with f 0.5", "AIAC-QM with f 0.9", "F-EC with delta 0.1", "F-EC with delta 0.5", "F-EC with delta 0.9"}
 	table6 := parameters(mapping.Testbeds[4])

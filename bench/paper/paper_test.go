@@ -272,6 +272,35 @@ func TestKernelRows(t *testing.T) {
 	}
 }
 
+// As in the article; and with bosses and collectives that cost more than they gain.
+func TestTraced(t *testing.T) {
+	for _, tc := range []struct {
+		from    float64
+		seconds map[string]float64
+		want    []bool
+	}{
+		{24, map[string]float64{"vanilla": 9, "vanilla, flat collectives": 10, "hierarchical": 8, "hierarchical, by sites": 8.1, "hierarchical, bosses not counted": 6}, []bool{true, true, true, true}},
+		{0, map[string]float64{"vanilla": 10, "vanilla, flat collectives": 9, "hierarchical": 12, "hierarchical, by sites": 20, "hierarchical, bosses not counted": 11}, []bool{false, false, false, false}},
+	} {
+		rows := []bench.Row{{Figure: "bosses_pay_from", Value: tc.from}}
+		for line, seconds := range tc.seconds {
+			for _, processes := range []int{12, mostProcesses} {
+				rows = append(rows, bench.Row{Figure: "time", Params: map[string]any{"algorithm": line, "processes": processes}, Value: seconds * mostProcesses / float64(processes)})
+			}
+		}
+		of, err := traced(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := holds(t, "qcg-figure-7", of); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: %v, want %v", of, got, tc.want)
+		}
+		if _, err := traced(rows[:len(rows)-1]); err == nil {
+			t.Error("a line that was not measured has a figure")
+		}
+	}
+}
+
 // As in the article; and with a tree that never pays, after columns that do.
 func TestFactored(t *testing.T) {
 	rows := func(from, columns, gain, columnsGain float64) (all []bench.Row) {
