@@ -44,14 +44,33 @@ var strategies = []string{"concentrate", "spread"}
 // Table launches a job of each size with both strategies on the peers of six sites, and compares
 // the places of its processes with the result of the paper's algorithms. The process must have
 // called lab.Enter. A process at another place misses the figure's target and is no error; a
-// failed job is one.
-func Table(ctx context.Context, o TableOptions) (err error) {
+// failed job is one, after the others.
+func Table(ctx context.Context, o TableOptions) error {
+	t := &table{o: o, lines: map[string]*lineSet{}}
+	err := t.measure(ctx)
+	if ctx.Err() != nil || len(t.rows) == 0 {
+		return err
+	}
+	return errors.Join(err, bench.Write(o.Out, o.JSON, t.rows...), t.draw())
+}
+
+// MeasureTable is Table without printing and drawing.
+func MeasureTable(ctx context.Context, o TableOptions) ([]bench.Row, error) {
+	t := &table{o: o, lines: map[string]*lineSet{}}
+	err := t.measure(ctx)
+	return t.rows, err
+}
+
+// measure launches all jobs.
+func (t *table) measure(ctx context.Context) (err error) {
+	o := t.o
 	start := time.Now()
 	nodes, settings := peers(o.Scale)
 	g, down, err := grid.Up(ctx, spec(), grid.Config{Binary: o.Binary, Peers: nodes, Settings: settings})
 	if err != nil {
 		return err
 	}
+	t.g = g
 	defer func() { err = errors.Join(err, down()) }()
 	fmt.Fprintf(o.Err, "%d peers at %d sites are up after %v\n", len(Hosts(o.Scale)), len(sites()), time.Since(start).Round(time.Second))
 	start = time.Now()
@@ -71,7 +90,6 @@ func Table(ctx context.Context, o TableOptions) (err error) {
 	}
 	fmt.Fprintln(o.Err)
 	var failed []error // of jobs; the other jobs are still reported
-	t := &table{o: o, g: g, lines: map[string]*lineSet{}}
 	for _, strategy := range strategies {
 		for _, copies := range o.Copies {
 			for _, n := range o.Sizes {
@@ -87,7 +105,7 @@ func Table(ctx context.Context, o TableOptions) (err error) {
 			}
 		}
 	}
-	return errors.Join(append(failed, bench.Write(o.Out, o.JSON, t.rows...), t.draw())...)
+	return errors.Join(failed...)
 }
 
 type table struct {

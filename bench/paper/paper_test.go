@@ -239,6 +239,41 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// As the algorithms have it; and with a host of rennes in place of one of lyon, and all processes in three sites.
+func TestAllocated(t *testing.T) {
+	var rows []bench.Row
+	add := func(strategy string, n int, site string, hosts, processes float64, met bool) {
+		for figure, v := range map[string]float64{"hosts": hosts, "processes": processes} {
+			rows = append(rows, bench.Row{Figure: figure, Value: v, Params: map[string]any{"strategy": strategy, "n": n, "site": site}, Met: &met})
+		}
+	}
+	rows = append(rows, bench.Row{Figure: "job", Value: 12, Params: map[string]any{"strategy": "spread", "n": 250}})
+	add("concentrate", 200, "nancy", 50, 200, true)
+	add("concentrate", 200, "lyon", 0, 0, true)
+	add("concentrate", 250, "lyon", 5, 10, true)
+	for _, site := range []string{"nancy", "lyon", "rennes", "bordeaux"} {
+		add("spread", 250, site, 60, 60, true)
+		add("spread", 300, site, 60, 60, true)
+	}
+	add("spread", 250, "sophia", 0, 0, true)
+	add("spread", 300, "grenoble", 20, 20, true)
+	add("spread", 300, "sophia", 20, 20, true)
+	add("spread", 400, "nancy", 60, 110, true)
+	if got, all := holds(t, "p2p-alloc-figures-2-3", allocated(rows)), []bool{true, true, true, true, true, true}; !slices.Equal(got, all) {
+		t.Errorf("%v: %v", allocated(rows), got)
+	}
+	rows = nil
+	add("concentrate", 200, "nancy", 40, 160, false)
+	add("concentrate", 200, "lyon", 20, 40, false)
+	add("concentrate", 250, "lyon", 4, 8, false)
+	add("spread", 250, "nancy", 60, 60, true)
+	add("spread", 300, "nancy", 60, 60, true)
+	add("spread", 400, "nancy", 60, 60, true)
+	if got, none := holds(t, "p2p-alloc-figures-2-3", allocated(rows)), []bool{false, false, false, false, false, false}; !slices.Equal(got, none) {
+		t.Errorf("%v: %v", allocated(rows), got)
+	}
+}
+
 // Few ranks stay in nancy by either strategy, more do by one.
 func TestKernelHosts(t *testing.T) {
 	all, err := jobs()
