@@ -35,6 +35,7 @@ const (
 	lineBosses  = "hierarchical"
 	lineUncount = "hierarchical, bosses not counted"
 	lineFlat    = "vanilla, flat collectives"
+	lineGrid    = "vanilla, collectives by sites"
 	lineSites   = "hierarchical, by sites"
 )
 
@@ -150,8 +151,8 @@ type point struct {
 // measure runs both patterns on this number of processes, and the hierarchical one also with as
 // many more processes as it then has bosses: bosses need hardly any processor time, so that each
 // can share a processor with a worker, and the article counts them in this way, too. With a profile
-// there are also jobs without one, on the same hosts: the vanilla pattern with flat collectives, and
-// bosses in each site.
+// there are also jobs without one, on the same hosts: the vanilla pattern with flat collectives and
+// with those that are chosen by sites, and bosses in each site.
 func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, check bool) ([]point, error) {
 	args := []string{"--rays", fmt.Sprint(s.Rays), "--chunk", fmt.Sprint(s.Chunk), "--speed", fmt.Sprint(s.Speed),
 		"--handling", fmt.Sprint(s.Handling), "--credit", fmt.Sprint(s.Credit), "--repeat", fmt.Sprint(s.Repeat)}
@@ -175,7 +176,7 @@ func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, chec
 	for _, w := range []struct {
 		line, pattern string
 		env           []string
-	}{{lineFlat, "vanilla", []string{flat}}, {lineSites, "hierarchical", nil}} {
+	}{{lineFlat, "vanilla", []string{flat}}, {lineGrid, "vanilla", nil}, {lineSites, "hierarchical", nil}} {
 		bed := s.Bed
 		bed.Env = w.env
 		results, err := Example[farm.Result](ctx, bed, g, spread(processes, s.Sites), "ray2mesh", append([]string{"--pattern", w.pattern, "--check=false"}, args...)...)
