@@ -11,7 +11,9 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/coll"
+	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/collectives/operation"
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
 // Two sites as far as Orsay and Bordeaux, as in the article, which has 16 ranks at each.
@@ -86,6 +88,57 @@ func crossed(rows []bench.Row) figures {
 		}
 	}
 	return of
+}
+
+// The sites of ray2mesh, and its processes there.
+const (
+	treeSites = 3
+	treeRanks = 60
+)
+
+// trees is what section 3.3 says of a broadcast by a tree that does not know of sites, from schedules: the ranks of 180 hosts
+// have no room here.
+func (o Options) trees(context.Context) (m measured, err error) {
+	m.figures = figures{}
+	for _, order := range coll.Orders() {
+		for _, algorithm := range []string{bySites, flatTree} {
+			messages, latencies, err := crossings(algorithm, order == coll.Orders()[1])
+			if err != nil {
+				return m, err
+			}
+			m.figures[algorithm+" "+order] = float64(latencies)
+			m.figures[algorithm+" "+order+" messages"] = float64(messages)
+		}
+	}
+	return m, nil
+}
+
+// crossings returns the messages between sites of a broadcast, and how many of them follow one another at most. Ranks
+// alternate between sites, or those of a site follow one another.
+func crossings(algorithm string, alternate bool) (messages, latencies int, err error) {
+	a, err := collectives.Find(operation.Bcast, algorithm)
+	if err != nil {
+		return 0, 0, err
+	}
+	const ranks = treeSites * treeRanks
+	layout := make(collectives.Layout, 2) // sites; nodes, of one rank each
+	for r := range ranks {
+		site := r / treeRanks
+		if alternate {
+			site = r % treeSites
+		}
+		layout[0], layout[1] = append(layout[0], site), append(layout[1], r)
+	}
+	all := make([]*schedule.Schedule, ranks)
+	for r := range all {
+		all[r] = a.Schedule(r, ranks, layout, &collectives.Args{Recv: make([]byte, 1)})
+	}
+	out, err := schedule.Simulate(all, &schedule.Grid{Site: layout[0], InterSite: schedule.Path{Latency: time.Second}}, nil, nil)
+	if err != nil {
+		return 0, 0, fmt.Errorf("a broadcast by %s: %w", algorithm, err)
+	}
+	messages, _ = out.Far()
+	return messages, int(out.End() / time.Second), nil
 }
 
 // times sorts the times of forced algorithms.

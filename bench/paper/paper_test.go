@@ -188,6 +188,22 @@ func TestGainEnds(t *testing.T) {
 	}
 }
 
+// A tree that does not know of sites crosses between them often if ranks alternate, and else as often as there are sites.
+func TestCrossings(t *testing.T) {
+	for _, tc := range []struct {
+		algorithm           string
+		alternate           bool
+		messages, latencies int
+	}{{bySites, false, 2, 1}, {bySites, true, 2, 1}, {flatTree, false, 4, 2}, {flatTree, true, 179, 7}} {
+		if messages, latencies, err := crossings(tc.algorithm, tc.alternate); err != nil || messages != tc.messages || latencies != tc.latencies {
+			t.Errorf("%+v: %d messages, %d one after another, %v", tc, messages, latencies, err)
+		}
+	}
+	if _, _, err := crossings("none", false); err == nil {
+		t.Error("messages of an unknown algorithm were counted")
+	}
+}
+
 // What links count is by collective and algorithm; of what the emulator saw the extremes count.
 func TestCrossed(t *testing.T) {
 	row := func(figure, collective string, algorithm any, value, ratio float64) bench.Row {

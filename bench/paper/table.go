@@ -101,6 +101,14 @@ var table = append([]experiment{
 		{"least", "for each byte of a message the emulator of the wide area sees so many, at least", "1", "bytes", 1, 1.1, ""},
 		{"most", "and, with headers and acknowledgements, at most", "1", "bytes", 1, 1.1, ""},
 	}},
+	{"qcg-section-3-3", qcg, "section 3.3", .1, "counted in schedules, of 180 ranks at 3 sites", Options.trees, []claim{
+		{"two-level blocked", "messages between sites that follow one another in a broadcast by sites, ranks blocked", "O(1)", "messages", 1, 1, ""},
+		{"two-level round-robin", "the same, ranks round-robin", "O(1)", "messages", 1, 1, ""},
+		{"binomial blocked", "by a binomial tree, ranks blocked", "O(log2 C): 2", "messages", 1, 2, ""},
+		{"binomial round-robin", "by a binomial tree, ranks round-robin", "O(log2 C): 2", "messages", 1, 2, "that is so only if ranks of a site follow one another; where they alternate, each step of the tree crosses between sites"},
+		{"two-level round-robin messages", "messages between sites in all, by sites", "C-1: 2", "messages", 2, 2, ""},
+		{"binomial round-robin messages", "messages between sites in all, by a binomial tree, ranks round-robin", "more", "messages", 3, inf, ""},
+	}},
 	{"qcg-figure-4", qcg, "figure 4", 3, "2 sites of 4 ranks, one size of 1 MiB", Options.flits, []claim{
 		{"gather, 8 over 1", "flits gain: with 8 in place of 1, a gather of 1 MiB by two levels takes", "less; figure only", "times", 0, 0.95, onceCrossed},
 		{"gather, best", "more flits gain nothing from so many on, a gather of 1 MiB by two levels", "8", "flits", 2, 8, onceCrossed},
