@@ -220,6 +220,12 @@ const (
 	pipeline = "chain"
 )
 
+// The algorithm of figure 5 (c), and the ranks on its host.
+const (
+	overMemory = "shared-buffer"
+	hostRanks  = 4
+)
+
 // bcast is figure 5 (a): hierarchical always better.
 func (o Options) bcast(ctx context.Context) (m measured, err error) {
 	m.figures = figures{}
@@ -264,6 +270,21 @@ func (o Options) reduce(ctx context.Context) (m measured, err error) {
 	}
 	from, err := fasterFrom(of, pipeline, bySites)
 	m.figures = figures{"short": of[8][bySites] / of[8][pipeline], "crossing": from}
+	return m, err
+}
+
+// hostReduce is figure 5 (c): hierarchical better where ranks share memory.
+func (o Options) hostReduce(ctx context.Context) (m measured, err error) {
+	of, err := o.calls(ctx, operation.Reduce, func(c *coll.Options) {
+		c.Sites, c.RTT, c.Rate, c.Local, c.Ranks = nil, nil, nil, true, hostRanks
+		c.Only = regexp.MustCompile("^node/.*:(" + overMemory + "|" + pipeline + ")(:|$)") // and not on two hosts of a site
+		c.Sizes, c.Algorithms = []int{8, kib, 64 * kib, mib}, true
+	}, "", &m.curves)
+	if err != nil {
+		return m, err
+	}
+	worst, err := worstRatio(of, overMemory, pipeline)
+	m.figures = figures{"worst": worst}
 	return m, err
 }
 

@@ -123,6 +123,9 @@ var table = append([]experiment{
 		{"short", "a reduction of 8 bytes by sites is faster than a flat pipeline", "better for short ones; figure only", "times", 0, 1, ""},
 		{"crossing", "a flat pipeline is faster from so many bytes on (0: never)", fmt.Sprint(articleCrossing), "bytes", articleCrossing / 4, 4 * articleCrossing, ""},
 	}},
+	{"qcg-figure-5c", qcg, "figure 5 (c)", .5, "one host of 4 ranks", Options.hostReduce, []claim{
+		{"worst", "on a host, a reduction over shared memory is not slower than a flat pipeline at any size", "better; figure only", "times at most", 0, 1.05, ""},
+	}},
 	{"qcg-figure-7", qcg, "figure 7", 4, "12 to 48 processes in place of 180, whose speed is emulated", Options.ray2mesh, []claim{
 		{"from", "bosses pay from so many processes on (0: never)", "30", "processes", 13, mostProcesses, ""},
 		{"collectives", fmt.Sprintf("collectives by sites alone gain, on %d processes", mostProcesses), "9.5 % on 180; they never harm", "%", 0, 100, fewCrossings},
