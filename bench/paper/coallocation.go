@@ -27,7 +27,7 @@ func (o Options) allocations(ctx context.Context) (m measured, err error) {
 		return m, err
 	}
 	for _, r := range ofFigure(rows, "hosts") {
-		m.curves = append(m.curves, bench.Row{Figure: fmt.Sprintf("hosts, %v", r.Params["strategy"]), Value: r.Value, Unit: "hosts", Params: map[string]any{
+		m.curves = append(m.curves, bench.Row{Figure: fmt.Sprintf("hosts_by_%v", r.Params["strategy"]), Value: r.Value, Unit: "hosts", Params: map[string]any{
 			"processes": r.Params["n"], "algorithm": r.Params["site"],
 		}})
 	}

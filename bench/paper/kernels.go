@@ -17,13 +17,16 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 )
 
-// The article's 350 hosts and jobs of 64 and 128 processes, all an eighth as large: the first fit on
-// the hosts of nancy by either strategy, the second only if each host takes several.
+// The article's 350 hosts and jobs of 64, 128 and 256 processes, all an eighth as large: the first fit on
+// the hosts of nancy by either strategy, the others only if each host takes several.
 const (
 	kernelScale = 8
 	fewRanks    = 8
 	manyRanks   = 16
+	mostRanks   = 32
 )
+
+var kernelRanks = []int{fewRanks, manyRanks, mostRanks}
 
 // The strategies, and the kernels with classes that take about a second here.
 var (
@@ -55,7 +58,7 @@ func jobs() (map[string]map[int][]string, error) {
 	all := map[string]map[int][]string{}
 	for _, strategy := range strategies {
 		all[strategy] = map[int][]string{}
-		for _, n := range []int{fewRanks, manyRanks} {
+		for _, n := range kernelRanks {
 			nodes, err := placed(n, strategy)
 			if err != nil {
 				return nil, err
@@ -71,7 +74,7 @@ func kernelSites(all map[string]map[int][]string) lab.Spec {
 	var spec lab.Spec
 	var names []string
 	for _, strategy := range strategies {
-		for _, n := range []int{fewRanks, manyRanks} {
+		for _, n := range kernelRanks {
 			for _, node := range all[strategy][n] {
 				site, host, _ := strings.Cut(node, "/")
 				i := slices.Index(names, site)
@@ -103,7 +106,7 @@ func (o Options) kernels(ctx context.Context) (m measured, err error) {
 	seconds := map[string]map[int][]float64{} // by kernel and ranks, of each strategy
 	for name := range kernels {
 		seconds[name] = map[int][]float64{}
-		for _, n := range []int{fewRanks, manyRanks} {
+		for _, n := range kernelRanks {
 			var turns []func(context.Context) (float64, error)
 			for _, strategy := range strategies {
 				turns = append(turns, o.kernel(g, all[strategy][n], name))
@@ -139,5 +142,9 @@ func (o Options) kernel(g *grid.Grid, nodes []string, name string) func(context.
 // compareKernels compares times by spread with those by concentrate, which come first.
 func compareKernels(seconds map[string]map[int][]float64) figures {
 	ratio := func(name string, n int) float64 { return seconds[name][n][1] / seconds[name][n][0] }
-	return figures{"is, few": ratio("is", fewRanks), "is, many": ratio("is", manyRanks), "ep, many": ratio("ep", manyRanks)}
+	return figures{
+		"is, few": ratio("is", fewRanks), "is, many": ratio("is", manyRanks), "is, most": ratio("is", mostRanks),
+		"is, concentrate": seconds["is"][mostRanks][0] / seconds["is"][fewRanks][0],
+		"ep, few":         ratio("ep", fewRanks), "ep, many": ratio("ep", manyRanks), "ep, most": ratio("ep", mostRanks),
+	}
 }

@@ -304,7 +304,7 @@ func TestKernelHosts(t *testing.T) {
 		}
 		return away
 	}
-	if away("spread", fewRanks)+away("concentrate", fewRanks)+away("concentrate", manyRanks) > 0 || away("spread", manyRanks) == 0 {
+	if away("spread", fewRanks)+away("concentrate", fewRanks)+away("concentrate", manyRanks)+away("concentrate", mostRanks) > 0 || away("spread", manyRanks) == 0 || away("spread", mostRanks) == 0 {
 		t.Errorf("ranks are on %v", all)
 	}
 	if err := kernelSites(all).Check(); err != nil {
@@ -313,12 +313,14 @@ func TestKernelHosts(t *testing.T) {
 }
 
 func TestKernelRows(t *testing.T) {
-	seconds := map[string]map[int][]float64{"is": {fewRanks: {1, 1}, manyRanks: {1, 2}}, "ep": {fewRanks: {1, 1}, manyRanks: {2, 2.1}}}
-	if got := holds(t, "p2p-alloc-figure-4", compareKernels(seconds)); !slices.Equal(got, []bool{true, true, true}) {
+	seconds := map[string]map[int][]float64{
+		"is": {fewRanks: {1, 1}, manyRanks: {1, 2}, mostRanks: {1.2, 3}}, "ep": {fewRanks: {1, 1}, manyRanks: {2, 2.1}, mostRanks: {3, 2.9}},
+	}
+	if got := holds(t, "p2p-alloc-figure-4", compareKernels(seconds)); !slices.Equal(got, []bool{true, true, true, true, true, true, true}) {
 		t.Errorf("%v", got)
 	}
-	seconds["is"][manyRanks], seconds["ep"][manyRanks] = []float64{2, 1}, []float64{1, 2}
-	if got := holds(t, "p2p-alloc-figure-4", compareKernels(seconds)); !slices.Equal(got, []bool{true, false, false}) {
+	seconds["is"], seconds["ep"] = map[int][]float64{fewRanks: {1, 2}, manyRanks: {2, 1}, mostRanks: {3, 3}}, map[int][]float64{fewRanks: {1, 2}, manyRanks: {2, 1}, mostRanks: {1, 2}}
+	if got := holds(t, "p2p-alloc-figure-4", compareKernels(seconds)); !slices.Equal(got, []bool{false, false, false, false, false, false, false}) {
 		t.Errorf("%v", got)
 	}
 }
