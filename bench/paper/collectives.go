@@ -179,24 +179,33 @@ func (o Options) flits(ctx context.Context) (m measured, err error) {
 		{operation.Bcast, "chain", coll.Orders()[1]},
 	} {
 		of, err := o.calls(ctx, w.collective, func(c *coll.Options) {
-			c.Ranks, c.Sizes, c.Flits, c.Orders = flitRanks, []int{mib}, flitCounts, []string{w.order}
+			c.Ranks, c.Sizes, c.Flits, c.Orders = flitRanks, []int{256 * kib, mib}, flitCounts, []string{w.order}
 		}, w.algorithm, &m.curves)
 		if err != nil {
 			return m, err
 		}
-		byCount := map[int]float64{}
-		for _, n := range flitCounts {
-			if v, ok := of[mib][fmt.Sprintf("%s:%d", w.algorithm, n)]; ok {
-				byCount[n] = v
-			}
+		if err := cut(of, w.algorithm, w.collective.String(), m.figures); err != nil {
+			return m, err
 		}
-		if len(byCount) != len(flitCounts) {
-			return m, fmt.Errorf("%v by %s: %d of %d numbers of flits were measured", w.collective, w.algorithm, len(byCount), len(flitCounts))
-		}
-		m.figures[fmt.Sprintf("%v, 8 over 1", w.collective)] = byCount[8] / byCount[1]
-		m.figures[fmt.Sprintf("%v, best", w.collective)] = float64(gainEnds(byCount))
 	}
 	return m, nil
+}
+
+// cut adds the figures of an algorithm's times with each number of flits.
+func cut(of map[int]map[string]float64, algorithm, collective string, to figures) error {
+	for _, size := range []int{256 * kib, mib} {
+		byCount := map[int]float64{}
+		for _, n := range flitCounts {
+			v, ok := of[size][fmt.Sprintf("%s:%d", algorithm, n)]
+			if !ok {
+				return fmt.Errorf("%s of %d bytes by %s with %d flits was not measured", collective, size, algorithm, n)
+			}
+			byCount[n] = v
+		}
+		to[fmt.Sprintf("%s of %d KiB, 8 over 1", collective, size/kib)] = byCount[8] / byCount[1]
+		to[fmt.Sprintf("%s of %d KiB, best", collective, size/kib)] = float64(gainEnds(byCount))
+	}
+	return nil
 }
 
 // gain is the least part of the time that counts as gained.

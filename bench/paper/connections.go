@@ -146,15 +146,20 @@ func (o Options) latencies(ctx context.Context) (m measured, err error) {
 		if err != nil {
 			return err
 		}
-		m.figures = compareLatencies(near, far)
+		rennes, err := o.pingpong(ctx, g, "orsay", "rennes", 1, latencyTrips, "round_trip_median")
+		if err != nil {
+			return err
+		}
+		m.figures = compareLatencies(near, far, rennes)
 		return nil
 	})
 	return m, err
 }
 
-// compareLatencies compares round trips in us: between the proxy's site and another, and between two others.
-func compareLatencies(near, far map[string]float64) figures {
+// compareLatencies compares round trips in us: between the proxy's site and another, two others, and the proxy's and Rennes.
+func compareLatencies(near, far, rennes map[string]float64) figures {
 	return figures{
+		"rennes": rennes["direct"] / float64(orsayRennes.Microseconds()), "rennes, near proxy": rennes["relayed"] / rennes["direct"],
 		"direct": far["direct"] / float64(rennesBordeaux.Microseconds()), "traversing": far["traversing"] / far["direct"],
 		"near proxy": near["relayed"] / near["direct"], "far proxy": far["relayed"] / far["direct"],
 	}

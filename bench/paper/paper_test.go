@@ -2,6 +2,7 @@ package paper
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -134,11 +135,13 @@ func TestConnections(t *testing.T) {
 		}
 	}
 	near, far := map[string]float64{"direct": 7850, "relayed": 8000}, map[string]float64{"direct": 8050, "traversing": 8060, "relayed": 18200}
-	if got := holds(t, "qcg-table-1", compareLatencies(near, far)); !slices.Equal(got, []bool{true, true, true, true}) {
+	rennes := map[string]float64{"direct": 10400, "relayed": 10600}
+	if got := holds(t, "qcg-table-1", compareLatencies(near, far, rennes)); !slices.Equal(got, []bool{true, true, true, true, true, true}) {
 		t.Errorf("as by geometry: %v", got)
 	}
 	near["relayed"], far["traversing"], far["relayed"] = 16000, 16000, 8100
-	if got := holds(t, "qcg-table-1", compareLatencies(near, far)); !slices.Equal(got, []bool{true, false, false, false}) {
+	rennes["direct"], rennes["relayed"] = 7800, 18100
+	if got := holds(t, "qcg-table-1", compareLatencies(near, far, rennes)); !slices.Equal(got, []bool{true, false, false, false, false, false}) {
 		t.Errorf("otherwise: %v", got)
 	}
 	rates := func(direct, traversing, relayed float64) map[string]float64 {
@@ -170,6 +173,25 @@ func TestTechniques(t *testing.T) {
 		if (err == nil) != want || want && v != 5 {
 			t.Errorf("by %q: %g, %v", by, v, err)
 		}
+	}
+}
+
+// Numbers of flits are compared at each size; one that was not measured is an error.
+func TestCut(t *testing.T) {
+	of := map[int]map[string]float64{256 * kib: {}, mib: {}}
+	for i, n := range flitCounts {
+		of[mib][fmt.Sprintf("chain:%d", n)], of[256*kib][fmt.Sprintf("chain:%d", n)] = []float64{400, 300, 250, 200, 200, 210}[i], 100
+	}
+	got := figures{}
+	if err := cut(of, "chain", "bcast", got); err != nil {
+		t.Fatal(err)
+	}
+	if want := (figures{"bcast of 256 KiB, 8 over 1": 1, "bcast of 256 KiB, best": 1, "bcast of 1024 KiB, 8 over 1": .5, "bcast of 1024 KiB, best": 8}); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	delete(of[256*kib], "chain:32")
+	if err := cut(of, "chain", "bcast", got); err == nil {
+		t.Error("a number of flits that was not measured is compared")
 	}
 }
 
@@ -312,11 +334,16 @@ func TestKernelHosts(t *testing.T) {
 	}
 }
 
+// Each number of ranks has its own verdict.
 func TestKernelRows(t *testing.T) {
 	seconds := map[string]map[int][]float64{
 		"is": {fewRanks: {1, 1}, manyRanks: {1, 2}, mostRanks: {1.2, 3}}, "ep": {fewRanks: {1, 1}, manyRanks: {2, 2.1}, mostRanks: {3, 2.9}},
 	}
 	if got := holds(t, "p2p-alloc-figure-4", compareKernels(seconds)); !slices.Equal(got, []bool{true, true, true, true, true, true, true}) {
+		t.Errorf("%v", got)
+	}
+	seconds["is"][mostRanks], seconds["ep"][mostRanks] = []float64{1, 1}, []float64{1, 2}
+	if got := holds(t, "p2p-alloc-figure-4", compareKernels(seconds)); !slices.Equal(got, []bool{true, true, false, true, true, true, false}) {
 		t.Errorf("%v", got)
 	}
 	seconds["is"], seconds["ep"] = map[int][]float64{fewRanks: {1, 2}, manyRanks: {2, 1}, mostRanks: {3, 3}}, map[int][]float64{fewRanks: {1, 2}, manyRanks: {2, 1}, mostRanks: {1, 2}}

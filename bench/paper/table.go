@@ -78,6 +78,8 @@ var table = append([]experiment{
 		{"direct", "a direct connection takes as long as the network", "8.0 of 8.1 ms: 0.99", "times", 0.98, 1.1, ""},
 		{"traversing", "so does traversing", "8.0 of 8.0 ms: 1.00", "times", 0.9, 1.1, ""},
 		{"near proxy", "a proxy in the site of one end adds little", "8.4 of 7.8 ms: 1.08", "times", 1, 1.15, ""},
+		{"rennes", "between Orsay and Rennes a direct connection takes as long as the network, too", "10.3 of 10.3 ms: 1.00", "times", 0.98, 1.1, ""},
+		{"rennes, near proxy", "and a proxy in Orsay adds little", "10.6 of 10.3 ms: 1.03", "times", 1, 1.15, ""},
 		{"far proxy", "a proxy in a third site adds the way by it", fmt.Sprintf("28.7 of 8.0 ms: 3.6; its own round trips add up to %.2f", geometry), "times", 0.9 * geometry, 1.1 * geometry, ""},
 	}},
 	{"qcg-table-2", qcg, "table 2", 1, "messages of 4 MiB, of 1 MiB where windows limit", Options.bandwidths, []claim{
@@ -112,11 +114,12 @@ var table = append([]experiment{
 		{"two-level round-robin messages", "messages between sites in all, by sites", "C-1: 2", "messages", 2, 2, ""},
 		{"binomial round-robin messages", "messages between sites in all, by a binomial tree, ranks round-robin", "more", "messages", 3, inf, ""},
 	}},
-	{"qcg-figure-4", qcg, "figure 4", 3, "2 sites of 4 ranks, one size of 1 MiB", Options.flits, []claim{
-		{"gather, 8 over 1", "flits gain: with 8 in place of 1, a gather of 1 MiB by two levels takes", "less; figure only", "times", 0, 0.95, onceCrossed},
-		{"gather, best", "more flits gain nothing from so many on, a gather of 1 MiB by two levels", "8", "flits", 2, 8, onceCrossed},
-		{"bcast, 8 over 1", "flits gain: with 8 in place of 1, a broadcast of 1 MiB along a chain over sites in turn takes", "less; figure only", "times", 0, 0.95, ""},
-		{"bcast, best", "more flits gain nothing from so many on, a broadcast of 1 MiB along a chain over sites in turn", "8", "flits", 2, 8, ""},
+	{"qcg-figure-4", qcg, "figure 4", 2.5, "2 sites of 4 ranks, sizes of 256 KiB and 1 MiB", Options.flits, []claim{
+		{"gather of 1024 KiB, 8 over 1", "flits gain: with 8 in place of 1, a gather of 1 MiB by two levels takes", "less; figure only", "times", 0, 0.95, onceCrossed},
+		{"gather of 1024 KiB, best", "more flits gain nothing from so many on, a gather of 1 MiB by two levels", "8", "flits", 2, 8, onceCrossed},
+		{"bcast of 256 KiB, 8 over 1", "flits gain: with 8 in place of 1, a broadcast of 256 KiB along a chain over sites in turn takes", "less; figure only", "times", 0, 0.95, ""},
+		{"bcast of 1024 KiB, 8 over 1", "flits gain: with 8 in place of 1, a broadcast of 1 MiB along a chain over sites in turn takes", "less; figure only", "times", 0, 0.95, ""},
+		{"bcast of 1024 KiB, best", "more flits gain nothing from so many on, a broadcast of 1 MiB along a chain over sites in turn", "8", "flits", 2, 8, ""},
 	}},
 	{"qcg-figure-5a", qcg, "figure 5 (a)", 2, "three sizes", Options.bcast, []claim{
 		{"blocked", "a broadcast by sites is not slower than a flat tree at any size, ranks blocked", "always better; figure only", "times at most", 0, 1.05, ""},
