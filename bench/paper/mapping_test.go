@@ -2,6 +2,10 @@ package paper
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/launch/mapping"
@@ -50,6 +54,43 @@ func TestSizes(t *testing.T) {
 		if of[2].Value != of[1].Value-of[0].Value || of[0].Value == of[1].Value || !*of[2].Met {
 			t.Errorf("%g s: %v", seconds, of[:3])
 		}
+	}
+}
+
+// Each task has a node of its own, of the cluster that the mapping means, whatever the order of the nodes.
+func TestHostsOf(t *testing.T) {
+	spec := liveSites()
+	if err := spec.Check(); err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, site := range spec.Sites {
+		for _, node := range site.Nodes {
+			there[site.Name+"/"+node] = true
+		}
+	}
+	for seed := range uint64(5) {
+		p := liveProblem(seed)
+		if p.Nodes.Latency[1][0] != liveProblem(0).Nodes.Latency[1][0] {
+			t.Error("distances differ by seed")
+		}
+		for _, mapper := range liveMappers {
+			m := mapper.of(p, seed)
+			taken := map[string]bool{}
+			for task, host := range hostsOf(p, m) {
+				if want := fmt.Sprintf("s%d/", p.Nodes.Cluster[m[task]]+1); !there[host] || taken[host] || !strings.HasPrefix(host, want) {
+					t.Errorf("%s: task %d at %s, want an unused node of %s", mapper.name, task, host, want)
+				}
+				taken[host] = true
+			}
+		}
+	}
+}
+
+func TestLiveGains(t *testing.T) {
+	of := liveGains([][]float64{{1, 1, 1}, {.9, .7, .8}, {.6, .5, .7}, {1.2, 1.1, 1.3}})
+	if got := holds(t, "jace-live", of); !slices.Equal(got, []bool{true, true, false, true}) || math.Abs(of["AIAC-QM"]-40) > 1e-9 {
+		t.Errorf("%v: %v", of, got)
 	}
 }
 
