@@ -30,20 +30,28 @@ type accounts struct {
 	next     uint32            // how many of the range were assigned at least once
 }
 
-// submitterOf returns what counts as one submitter: the same user of a site, on any of its nodes.
-func submitterOf(identity string) string {
-	user, _, _ := strings.Cut(identity, "/")
-	return user
+// submitter returns what counts as one submitter, and the rule that maps its jobs; nil: none does.
+// It is the whole identity, as the node vouches for it that it names: an account of the same name or
+// number at another node may be somebody else's. Only a rule that names user and site without a
+// pattern, such as alice@sitea/*, says that they are one on all nodes that match it.
+func (a *accounts) submitter(identity string) (who string, rule *Mapped) {
+	for i, r := range a.rules {
+		if ok, _ := path.Match(r.Identity, identity); !ok {
+			continue
+		}
+		if user, _, _ := strings.Cut(r.Identity, "/"); !strings.ContainsAny(user, `*?[\`) {
+			return user, &a.rules[i]
+		}
+		return identity, &a.rules[i]
+	}
+	return identity, nil
 }
 
 // assign returns the account for a job of an identity. No two submitters share one at a time; of
 // the range, it assigns the account that was used longest ago.
 func (a *accounts) assign(identity string) (uint32, error) {
-	who := submitterOf(identity)
-	for _, r := range a.rules {
-		if ok, _ := path.Match(r.Identity, identity); !ok {
-			continue
-		}
+	who, r := a.submitter(identity)
+	if r != nil {
 		if owner, lives := a.live[r.UID]; lives && owner != who {
 			return 0, fmt.Errorf("account %d, to which map gives %s, runs a job of %s now: accounts are not shared; map them to different ones", r.UID, identity, owner)
 		}
@@ -80,8 +88,15 @@ func (a *accounts) check(uid uint32) error {
 	return nil
 }
 
-// begins records that an account runs a job of an identity.
-func (a *accounts) begins(uid uint32, identity string) { a.live[uid] = submitterOf(identity) }
+// begins records that an account runs a job of an identity. One that an earlier starter gave to two
+// submitters is nobody's until both have ended.
+func (a *accounts) begins(uid uint32, identity string) {
+	who, _ := a.submitter(identity)
+	if owner, lives := a.live[uid]; lives && owner != who {
+		who = ""
+	}
+	a.live[uid] = who
+}
 
 // ends records that an account runs no job any more.
 func (a *accounts) ends(uid uint32) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -24,11 +25,18 @@ func TestAccountsAgainstAList(t *testing.T) {
 				}
 				continue
 			}
-			who := fmt.Sprintf("%s@%s", []string{"alice", "bob", "carol", "dave"}[rng.IntN(4)], []string{"a", "b"}[rng.IntN(2)])
-			identity := fmt.Sprintf("%s/n%d", who, rng.IntN(2))
+			user := fmt.Sprintf("%s@%s", []string{"alice", "bob", "carol", "dave"}[rng.IntN(4)], []string{"a", "b"}[rng.IntN(2)])
+			who := fmt.Sprintf("%s/n%d", user, rng.IntN(2))
+			identity := who
 			uid, err := a.assign(identity)
+			mapped := uint32(0)
+			switch {
+			case user == "alice@a":
+				who, mapped = user, 5 // a rule names this user of the site, wherever it is
+			case strings.HasSuffix(identity, "@b/n1"):
+				mapped = 6
+			}
 			had, lives := owner[uid]
-			mapped := map[bool]uint32{who == "alice@a": 5, identity == who[:len(who)-1]+"b/n1": 6}[true]
 			switch {
 			case mapped != 0 && err != nil:
 				if owner[mapped] == "" || owner[mapped] == who {
@@ -60,6 +68,31 @@ func TestAccountsAgainstAList(t *testing.T) {
 			owner[uid] = who
 			lastUse[uid] = step
 		}
+	}
+}
+
+// The account of the same number at another node of the site is somebody else: it never shares an
+// account with the first one. An account that an earlier starter gave to both goes to neither.
+func TestSameNumberAtAnotherNode(t *testing.T) {
+	a := &accounts{rules: []Mapped{{"guest@*/*", 5}}, free: Range{100, 104}, live: map[uint32]string{}}
+	const one, other = "4242@a/n1", "4242@a/n2"
+	first, _ := a.assign(one)
+	a.begins(first, one)
+	if again, err := a.assign(one); err != nil || again != first {
+		t.Errorf("the same submitter gets %d and %d: %v", first, again, err)
+	}
+	if second, err := a.assign(other); err != nil || second == first {
+		t.Errorf("%s gets %d, and %s has %d: %v", other, second, one, first, err)
+	}
+	a.begins(first, other) // what an earlier starter did
+	for _, who := range []string{one, other} {
+		if uid, err := a.assign(who); err != nil || uid == first {
+			t.Errorf("%s gets %d, which runs jobs of two submitters: %v", who, uid, err)
+		}
+	}
+	a.begins(5, "guest@a/n1")
+	if uid, err := a.assign("guest@a/n2"); err == nil {
+		t.Errorf("a second guest gets %d", uid)
 	}
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 // MapRule maps an identity to an account.
 type MapRule struct {
 	Identity string `yaml:"identity" required:"true" help:"The submitter of the job, as USER@SITE/NODE; an asterisk stands for any part of a name, as in alice@sitea/*."`
-	Account  string `yaml:"account" required:"true" help:"The local account, by name or number. Jobs of two submitters never run in the same account at the same time."`
+	Account  string `yaml:"account" required:"true" help:"The local account, by name or number. Jobs of two submitters never run in the same account at the same time; the same user of another node is another submitter, unless the rule names user and site, as alice@sitea/* does."`
 }
 
 // Check validates the keys against each other.
