@@ -825,7 +825,7 @@ func TestSide(t *testing.T) {
 	if side.Address != netip.MustParseAddr("127.0.0.1") || !side.Profile.GatewayOnly || side.PortPool == nil {
 		t.Errorf("%+v", side)
 	}
-	for _, addr := range []string{"10.9.1.1", "10.8.1.1", "0.1.2.3", "255.255.255.255", "64:ff9b::a00:1", "2002:a00:1::"} {
+	for _, addr := range []string{"10.9.1.1", "10.8.1.1", "0.1.2.3", "255.255.255.255", "64:ff9b::a00:1", "64:ff9b:1::a00:1", "2002:a00:1::"} {
 		forbidden := side.Permit(netip.MustParseAddr(addr)) != nil
 		for _, p := range side.Forbidden {
 			forbidden = forbidden || p.Contains(netip.MustParseAddr(addr))

@@ -32,6 +32,7 @@ func TestAllowed(t *testing.T) {
 		{"[::ffff:127.0.0.1]:443", true, 0, "loopback"},
 		{"[::127.0.0.1]:443", true, 0, "translated IPv4"},
 		{"[64:ff9b::7f00:1]:443", true, 0, "translated IPv4"},
+		{"[64:ff9b:1::7f00:1]:443", true, 0, "translated IPv4"},
 		{"169.254.169.254:80", true, 0, "link-local"},
 		{"[fe80::1%lo]:80", true, 0, "link-local"},
 		{"224.0.0.1:80", true, 0, "multicast"},

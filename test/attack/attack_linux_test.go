@@ -216,6 +216,7 @@ func TestAttacks(t *testing.T) {
 			"[::ffff:169.254.169.254]:80": "is link-local",
 			"[fe80::1]:80":                "is link-local",
 			"[64:ff9b::7f00:1]:22":        "stands for an IPv4 address",
+			"[64:ff9b:1::7f00:1]:22":      "stands for an IPv4 address",
 			"[::7f00:1]:22":               "stands for an IPv4 address",
 			"[2002:7f00:1::]:22":          "stands for an IPv4 address",
 			"0.0.0.0:22":                  "is no host's address",

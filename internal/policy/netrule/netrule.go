@@ -13,10 +13,10 @@ import (
 )
 
 // translated are the IPv6 networks that represent IPv4 addresses, behind which a private or denied
-// one could hide: NAT64 (RFC 6052), 6to4 (RFC 3056) and IPv4-compatible ones (RFC 4291, section
+// one could hide: NAT64 (RFC 6052, and a network's own prefixes, RFC 8215), 6to4 (RFC 3056) and IPv4-compatible ones (RFC 4291, section
 // 2.5.5.1).
 var translated = []netip.Prefix{
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
 }
 
 // Rule is the rule of one host's settings. The zero Rule denies nothing, and knows no private

@@ -67,7 +67,7 @@ func TestRule(t *testing.T) {
 
 // An IPv4 address that would be refused is also refused in an IPv6 address that represents it.
 func TestTranslatedAddresses(t *testing.T) {
-	for _, text := range []string{"64:ff9b::10.0.0.1", "2002:a00:1::1", "::10.0.0.1"} {
+	for _, text := range []string{"64:ff9b::10.0.0.1", "64:ff9b:1::10.0.0.1", "64:ff9b:1:a00:0:100::", "2002:a00:1::1", "::10.0.0.1"} {
 		if err := (Rule{}).Foreign(netip.MustParseAddr(text)); !errors.Is(err, overlay.ErrForbidden) {
 			t.Errorf("%s: %v", text, err)
 		}
