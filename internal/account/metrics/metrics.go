@@ -156,7 +156,7 @@ func Open(ctx context.Context, at netip.AddrPort, d Daemon, log *slog.Logger) (*
 	if !at.IsValid() {
 		return nil, nil
 	}
-	return httpserve.Open(ctx, "metrics_listen", at, Handler(d, log), log)
+	return httpserve.Open(ctx, "metrics_listen", at, httpserve.NamedHere(Handler(d, log)), log)
 }
 
 // daemonSource returns the metrics that all daemons have.

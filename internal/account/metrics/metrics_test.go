@@ -72,6 +72,13 @@ func TestScrape(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+	rebound, _ := http.NewRequest("GET", resp.Request.URL.String(), nil)
+	rebound.Host = "evil.example.com"
+	if r, err := http.DefaultClient.Do(rebound); err != nil || r.StatusCode != http.StatusForbidden {
+		t.Errorf("a page of evil.example.com may read it: %v, %v", r, err)
+	} else {
+		r.Body.Close()
+	}
 	text, _ := io.ReadAll(resp.Body)
 	for _, want := range []string{
 		`isthmus_build_info{daemon="test",`, "isthmus_certificate_expiry_timestamp_seconds 4711\n",

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +75,29 @@ func readOnly(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// NamedHere returns a handler that refuses requests whose Host is a name that somebody elsewhere could
+// have given this host's address: a page of theirs in a browser here would then read what h answers
+// (DNS rebinding). Addresses, names without a dot and this host's own are no such names.
+func NamedHere(h http.Handler) http.Handler {
+	own, _ := os.Hostname()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isNamedHere(r.Host, own) {
+			http.Error(w, "this page is not known by that name: use this host's address, or its name as the command hostname prints it", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isNamedHere is the decision of NamedHere about the Host of a request to the host of the name own.
+func isNamedHere(host, own string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || !strings.Contains(host, ".") || strings.EqualFold(strings.TrimSuffix(host, "."), own)
 }
 
 // Start serves in a goroutine of its own until ctx ends or the returned function is called, which

@@ -55,3 +55,16 @@ func TestServerThatNobodyWants(t *testing.T) {
 		t.Error(f)
 	}
 }
+
+// A name that the owner of a domain gives this host's address opens nothing.
+func TestNamesOfOthers(t *testing.T) {
+	for host, want := range map[string]bool{
+		"127.0.0.1:9444": true, "10.1.2.3": true, "[::1]:9444": true, "[fe80::1]": true, "localhost:9444": true, "n1": true, "n1:9444": true,
+		"n1.example.org:9444": true, "N1.Example.org.": true, "evil.example.com:9444": false, "n1.evil.example.com": false, "127.0.0.1.evil.example.com:9444": false,
+		"x.n1.example.org": false, "1.2.3": false,
+	} {
+		if got := isNamedHere(host, "n1.example.org"); got != want {
+			t.Errorf("%s: %v", host, got)
+		}
+	}
+}
