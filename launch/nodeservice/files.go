@@ -22,8 +22,8 @@ type incoming struct {
 	file    stage.Manifest
 	whole   bool              // all sums have arrived
 	wanted  map[stage.Sum]int // missing chunks, and how often each arrived corrupt
-	store   *stage.Store
-	release []func() // releases the pins
+	store   *stage.Share      // of the submitter
+	release []func()          // releases the pins
 }
 
 // drop discards the file.
@@ -109,7 +109,7 @@ func (c *conversation) admitFile(m *gatepb.Manifest) error {
 	}
 	b.files++
 	b.bytes += int64(m.Size)
-	c.incoming.store = store
+	c.incoming.store = store.Of(b.who.Identity())
 	return nil
 }
 

@@ -608,6 +608,18 @@ func TestFilesThatFail(t *testing.T) {
 }
 
 // The sums of a file may arrive in several messages, and chunks that another job staged are reused.
+// Naming the sums of what another submitter has staged gives nobody its content.
+func TestFilesOfOthers(t *testing.T) {
+	h := newHost(t, nil)
+	h.talk().booked().brings("secret", "of alice")
+	other := h.talk()
+	other.who.Node.Name = "n8"
+	other.booked().manifest("stolen", []byte("of alice"))
+	if m := other.hear(); len(m.GetMissing().GetSums()) != 1 {
+		t.Errorf("the node says %v", m)
+	}
+}
+
 func TestManifestInParts(t *testing.T) {
 	h := newHost(t, nil)
 	content := append(bytes.Repeat([]byte("a"), stage.ChunkSize), 'b')

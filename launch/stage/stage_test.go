@@ -32,17 +32,17 @@ func file(t *testing.T, size int, seed uint64) ([]byte, Manifest) {
 	return content, m
 }
 
-func open(t *testing.T, dir string, limit int64) *Store {
+func open(t *testing.T, dir string, limit int64) *Share {
 	t.Helper()
 	s, err := Open(dir, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return s.Of("alice@a/n1")
 }
 
 // fetch puts the missing chunks of a file, and returns how many there were.
-func fetch(t *testing.T, s *Store, content []byte, m Manifest) int {
+func fetch(t *testing.T, s *Share, content []byte, m Manifest) int {
 	t.Helper()
 	missing := s.Missing(m)
 	for _, sum := range missing {
@@ -63,7 +63,7 @@ func same(t *testing.T, path string, content []byte) {
 }
 
 // assemble writes a file of the store.
-func assemble(s *Store, m Manifest, path string, mode os.FileMode) error {
+func assemble(s *Share, m Manifest, path string, mode os.FileMode) error {
 	var content []byte
 	err := s.Each(m, func(chunk []byte) error {
 		content = append(content, chunk...)
@@ -154,7 +154,7 @@ func TestCorruption(t *testing.T) {
 		"longer": func(path string) error { return os.Truncate(path, 100*ChunkSize) },
 		"gone":   os.Remove,
 	} {
-		if err := spoil(s.path(m.Chunks[0])); err != nil {
+		if err := spoil(s.path(s.key(m.Chunks[0]))); err != nil {
 			t.Fatal(err)
 		}
 		out := filepath.Join(t.TempDir(), "out")
@@ -225,7 +225,7 @@ func TestEviction(t *testing.T) {
 	release()
 	for i, age := range []time.Duration{2: time.Hour, 3: 3 * time.Hour, 5: 2 * time.Hour} {
 		if at := time.Unix(1e9, 0).Add(-age); age > 0 {
-			if err := os.Chtimes(s.path(m.Chunks[i]), at, at); err != nil {
+			if err := os.Chtimes(s.path(s.key(m.Chunks[i])), at, at); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -269,6 +269,32 @@ func TestFullDisk(t *testing.T) {
 	disk = 9
 	if fetch(t, s, content, m); len(s.Missing(m)) > 0 {
 		t.Errorf("missing: %v", s.Missing(m))
+	}
+}
+
+// What one submitter has sent is not there for another, who knows its sums and not its content; also not after a
+// restart. Who sends the content has it.
+func TestChunksOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	content, m := file(t, 2*ChunkSize, 6)
+	alice := open(t, dir, 10*ChunkSize)
+	fetch(t, alice, content, m)
+	for range 2 {
+		other := alice.Of("alice@a/n2")
+		if n := len(other.Missing(m)); n != 2 {
+			t.Errorf("of %d chunks that somebody else sent, %d are missing", len(m.Chunks), n)
+		}
+		if err := assemble(other, m, filepath.Join(t.TempDir(), "out"), 0o600); !errors.Is(err, ErrMissing) {
+			t.Errorf("the file of another is assembled: %v", err)
+		}
+		alice = open(t, dir, 10*ChunkSize)
+	}
+	other := alice.Of("alice@a/n2")
+	if err := other.Put(m.Chunks[0], content[ChunkSize:]); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("other content: %v", err)
+	}
+	if n := fetch(t, other, content, m); n != 2 || len(other.Missing(m)) > 0 || len(alice.Missing(m)) > 0 {
+		t.Errorf("%d chunks were missing", n)
 	}
 }
 
