@@ -65,10 +65,11 @@ func ownJobs(uid uint32, owners []string) func(nodeservice.Asker) error {
 type byStarter struct{ client *starter.Client }
 
 // Start implements nodeservice.Starter.
-func (b byStarter) Start(who nodeservice.Asker, folder string, s jobagent.Spec) error {
+func (b byStarter) Start(who nodeservice.Asker, folder string, s jobagent.Spec) (nodeservice.Account, error) {
 	client := *b.client
 	client.Folder = folder
-	return client.Start(who.Identity(), s)
+	uid, only, err := client.Start(who.Identity(), s)
+	return nodeservice.Account{UID: uid, Only: only}, err
 }
 
 // Kill implements nodeservice.Starter.

@@ -19,8 +19,8 @@ import (
 // safe for concurrent use.
 type Starter interface {
 	// Start starts an agent for who, with s.Listener as its socket and s.Group as its name. The
-	// agent creates the job's folder in folder.
-	Start(who Asker, folder string, s jobagent.Spec) error
+	// agent creates the job's folder in folder. It returns the agent's account.
+	Start(who Asker, folder string, s jobagent.Spec) (Account, error)
 
 	// Kill ends the named agent and everything that it runs, at once.
 	Kill(name string) error
@@ -28,6 +28,12 @@ type Starter interface {
 	// Ended returns when nothing is left of the named agent, which has ended; an earlier helper may
 	// have started it.
 	Ended(name string) error
+}
+
+// Account is the account in which a job runs. The zero Account is this process's own.
+type Account struct {
+	UID  uint32
+	Only bool // nothing but jobs runs in it
 }
 
 // inherited are the helper's variables that processes of a job get when they run in the helper's
@@ -46,7 +52,7 @@ type ownAgent struct {
 }
 
 // Start implements Starter.
-func (o *ownAccount) Start(_ Asker, _ string, s jobagent.Spec) error {
+func (o *ownAccount) Start(_ Asker, _ string, s jobagent.Spec) (Account, error) {
 	for _, name := range inherited {
 		if v, ok := os.LookupEnv(name); ok {
 			s.Env = append(s.Env, name+"="+v)
@@ -55,7 +61,7 @@ func (o *ownAccount) Start(_ Asker, _ string, s jobagent.Spec) error {
 	s.Log = os.Stderr
 	p, err := jobagent.Spawn(s)
 	if err != nil {
-		return err
+		return Account{}, err
 	}
 	a := &ownAgent{p, make(chan struct{})}
 	o.mu.Lock()
@@ -71,7 +77,7 @@ func (o *ownAccount) Start(_ Asker, _ string, s jobagent.Spec) error {
 		defer o.mu.Unlock()
 		delete(o.all, s.Group)
 	}()
-	return nil
+	return Account{}, nil
 }
 
 func (o *ownAccount) find(name string) *ownAgent {
@@ -139,7 +145,7 @@ func (b *booking) startAgent() (folder string, err error) {
 	if err != nil {
 		return "", err
 	}
-	err = b.k.starter.Start(b.who, b.k.jobs(), jobagent.Spec{
+	account, err := b.k.starter.Start(b.who, b.k.jobs(), jobagent.Spec{
 		Listener: ln, Group: b.name,
 		Memory: b.ask.Memory * int64(b.ask.Processes), CPU: b.ask.CPU * b.ask.Processes,
 	})
@@ -148,18 +154,38 @@ func (b *booking) startAgent() (folder string, err error) {
 		b.forget()
 		return "", err
 	}
+	b.occupy(account)
 	link, err := b.dial()
 	if err != nil {
 		b.k.starter.Kill(b.name)
-		b.k.starter.Ended(b.name)
+		b.vacate(b.k.starter.Ended(b.name))
+		b.account = nil
 		b.forget()
 		return "", err
 	}
-	b.hasAgent = true
 	b.setLink(link)
 	b.note()
 	b.k.work.Go(func() { b.readAgent(link) }) // ends with the agent, or when the node service leaves it
 	return string(link.Opened.Folder), nil
+}
+
+// occupy records that the job's account is the submitter's.
+func (b *booking) occupy(account Account) {
+	b.account = &account
+	if account != (Account{}) {
+		b.k.accounts.begin(account, b.who)
+	}
+}
+
+// vacate ends that. If it is not certain that nothing is left of the job, the account stays the submitter's as
+// long as this node service runs.
+func (b *booking) vacate(err error) {
+	switch {
+	case err != nil:
+		b.k.log.Warn("something of a job may be left", "job", string(b.ask.Job), "agent", b.name, "error", err)
+	case *b.account != (Account{}):
+		b.k.accounts.end(*b.account)
+	}
 }
 
 // dial connects to the agent.
@@ -235,9 +261,7 @@ func (b *booking) readAgent(link *jobagent.Link) {
 			}
 			adopted = false
 		case errors.Is(err, jobagent.ErrGone):
-			if err := b.k.starter.Ended(b.name); err != nil {
-				b.k.log.Warn("something of a job may be left", "job", string(b.ask.Job), "agent", b.name, "error", err)
-			}
+			b.vacate(b.k.starter.Ended(b.name))
 			b.died()
 			return
 		default:

@@ -76,7 +76,7 @@ type booking struct {
 	ended     sync.Once               // reports to reserve.Node once that its processes have ended
 	sending   sync.Mutex              // held while a message is sent to the agent
 	starting  sync.Mutex              // held while an agent is started
-	hasAgent  bool                    // an agent was started; written while starting is held
+	account   *Account                // of the agent, nil: none was started; written while starting is held
 
 	mu       sync.Mutex // guards the fields below
 	folder   string     // "" before it is created
@@ -266,7 +266,7 @@ func (b *booking) remove() {
 	b.closed = true
 	b.mu.Unlock()
 	b.starting.Unlock()
-	if !b.hasAgent {
+	if b.account == nil {
 		return
 	}
 	<-b.agentGone

@@ -25,6 +25,15 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// ownerOf returns the account to which a folder belongs; 0 if that is not known.
+func ownerOf(dir string) uint32 {
+	var stat unix.Stat_t
+	if unix.Stat(dir, &stat) != nil {
+		return 0
+	}
+	return stat.Uid
+}
+
 // makeFolder creates a folder with exactly this mode, whatever the process's umask.
 func makeFolder(dir string, mode os.FileMode) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {

@@ -19,7 +19,8 @@ import (
 // impostor is a Starter whose agents send what the test wants, as agents can that their job has
 // taken over: they run in the same account.
 type impostor struct {
-	folder string // the job's folder that they report
+	folder  string // the job's folder that they report
+	account Account
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -27,10 +28,10 @@ type impostor struct {
 }
 
 // Start implements Starter.
-func (i *impostor) Start(_ Asker, _ string, s jobagent.Spec) error {
+func (i *impostor) Start(_ Asker, _ string, s jobagent.Spec) (Account, error) {
 	ln, err := net.FileListener(s.Listener)
 	if err != nil {
-		return err
+		return Account{}, err
 	}
 	i.mu.Lock()
 	i.ln = ln
@@ -49,7 +50,7 @@ func (i *impostor) Start(_ Asker, _ string, s jobagent.Spec) error {
 			go io.Copy(io.Discard, c) // ends with the connection
 		}
 	}()
-	return nil
+	return i.account, nil
 }
 
 // Kill implements Starter.

@@ -30,7 +30,7 @@ const DoorSuffix = ".gate"
 // The metadata of calls.
 const (
 	metaNode = "isthmus-node" // the node that a local program addresses; none: its own
-	metaUser = "isthmus-user" // UID NAME of the calling program's user, set by its helper
+	metaUser = "isthmus-user" // UID NAME of the calling program's user, set by its helper; further ones: Asker.Origins
 )
 
 // Connect returns a connection to the node service of the helper whose socket is given. It dials at
@@ -57,17 +57,17 @@ func At(ctx context.Context, node overlay.NodeID) context.Context {
 type localInfo struct {
 	credentials.CommonAuthInfo
 	control.Metered
-	local.Cred
-	user string
+	who Asker
+	err error // why nobody can be said to call
 }
 
 // AuthType implements credentials.AuthInfo.
 func (localInfo) AuthType() string { return "unix" }
 
 // localCredentials identify the peer by the kernel's credentials.
-type localCredentials struct{}
+type localCredentials struct{ g *Server }
 
-func (localCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (l localCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	d, ok := c.(localConn)
 	if !ok {
 		return nil, nil, fmt.Errorf("nodeservice: a connection of type %T at the local socket", c)
@@ -76,7 +76,11 @@ func (localCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthI
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, localInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, d.Metered, cred, local.Account(cred.UID)}, nil
+	who, err := l.g.accounts.caller(l.g.settings.Node, cred)
+	if err != nil {
+		l.g.auditLocal(account(cred.UID).String(), "job", err)
+	}
+	return c, localInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, d.Metered, who, err}, nil
 }
 
 func (localCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -89,8 +93,8 @@ func (localCredentials) Info() credentials.ProtocolInfo {
 func (c localCredentials) Clone() credentials.TransportCredentials { return c }
 func (localCredentials) OverrideServerName(string) error           { return nil }
 
-// localCaller returns the user of a program that calls at the local socket.
-func localCaller(ctx context.Context, node overlay.NodeID) (Asker, error) {
+// localCaller returns for whom a program calls at the local socket.
+func localCaller(ctx context.Context) (Asker, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return Asker{}, errors.New("nodeservice: a call without a peer")
@@ -99,7 +103,7 @@ func localCaller(ctx context.Context, node overlay.NodeID) (Asker, error) {
 	if !ok {
 		return Asker{}, errors.New("nodeservice: a call that did not arrive at the local socket")
 	}
-	return Asker{Node: node, UID: info.UID, User: info.user, Here: true}, nil
+	return info.who, info.err
 }
 
 // remoteCaller returns the user of a program that calls over another helper's session.
@@ -113,25 +117,47 @@ func remoteCaller(ctx context.Context) (Asker, error) {
 	if len(md.Get(metaNode)) > 0 {
 		return Asker{}, fmt.Errorf("%w: %v passes on what it means for another node", overlay.ErrForbidden, id)
 	}
-	who := Asker{Node: id.Node(), Address: session.RemoteAddr().Addr()}
-	users := md.Get(metaUser)
-	switch len(users) {
-	case 0: // for the helper itself
+	who, err := askerOf(id.Node(), md.Get(metaUser))
+	who.Address = session.RemoteAddr().Addr()
+	if own := session.Account(); err == nil && own != "" && who.User != "" && own != who.User {
+		err = fmt.Errorf("%w: %v is of an allocation of %s's, and calls for no other user, and not for %s", overlay.ErrForbidden, id, own, who.User)
+	}
+	return who, err
+}
+
+// askerOf returns for whom a node calls, as it says in metaUser.
+func askerOf(node overlay.NodeID, users []string) (Asker, error) {
+	who := Asker{Node: node}
+	if len(users) == 0 { // for the helper itself
 		return who, nil
-	case 1:
-	default:
-		return who, fmt.Errorf("%v calls for several users", id)
 	}
 	number, name, _ := strings.Cut(users[0], " ")
 	uid, err := strconv.ParseUint(number, 10, 32)
 	if err == nil {
 		err = overlay.CheckAccount(name)
 	}
-	if own := session.Account(); err == nil && own != "" && own != name {
-		err = fmt.Errorf("%w: %v is of an allocation of %s's, and calls for no other user, and not for %s", overlay.ErrForbidden, id, own, name)
+	if err == nil {
+		err = checkOrigins(users[1:])
 	}
-	who.UID, who.User = uint32(uid), name
+	who.UID, who.User, who.Origins = uint32(uid), name, users[1:]
 	return who, err
+}
+
+// checkOrigins checks what another node says of the submitters of the job that calls.
+func checkOrigins(origins []string) error {
+	if len(origins) > maxOrigins {
+		return fmt.Errorf("a call for %d jobs that started each other; at most %d", len(origins), maxOrigins)
+	}
+	for _, origin := range origins {
+		user, node, _ := strings.Cut(origin, "@")
+		if _, err := overlay.ParseNodeID(node); err != nil {
+			return fmt.Errorf("%.200q is no submitter: %w", origin, err)
+		}
+		if err := overlay.CheckAccount(user); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // requireUser fails unless the call is on behalf of a user.
@@ -154,9 +180,11 @@ func target(ctx context.Context, own overlay.NodeID) (overlay.NodeID, error) {
 	return own, fmt.Errorf("the call names several nodes as %s", metaNode)
 }
 
-// onBehalf returns the context of a call that is forwarded for who.
+// onBehalf returns the context of a call that is forwarded for who. A receiver that knows nothing of
+// Origins refuses a call for several users.
 func onBehalf(ctx context.Context, who Asker) context.Context {
-	return metadata.NewOutgoingContext(ctx, metadata.Pairs(metaUser, fmt.Sprintf("%d %s", who.UID, who.User)))
+	users := append([]string{fmt.Sprintf("%d %s", who.UID, who.User)}, who.Origins...)
+	return metadata.NewOutgoingContext(ctx, metadata.MD{metaUser: users})
 }
 
 // Fits reports whether an identity matches one of the patterns of path.Match.

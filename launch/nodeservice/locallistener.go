@@ -33,8 +33,8 @@ const (
 )
 
 // newLocalServer returns the server for local programs.
-func newLocalServer(meter *control.Meter) *grpc.Server {
-	return grpc.NewServer(append(meter.ServerOptions(), grpc.Creds(localCredentials{}), grpc.WaitForHandlers(true),
+func (g *Server) newLocalServer() *grpc.Server {
+	return grpc.NewServer(append(g.meter.ServerOptions(), grpc.Creds(localCredentials{g}), grpc.WaitForHandlers(true),
 		grpc.MaxConcurrentStreams(maxSessions), grpc.ConnectionTimeout(localHandshake),
 		grpc.InitialWindowSize(localWindow), grpc.InitialConnWindowSize(localConnWindow))...)
 }

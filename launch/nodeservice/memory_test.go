@@ -21,9 +21,9 @@ func TestMemoryAtTheLocalSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Server{callers: newCallers(9, 9)}
+	g := &Server{callers: newCallers(9, 9), NodeService: &NodeService{}}
 	g.meter = g.newLocalMeter()
-	g.local = newLocalServer(g.meter)
+	g.local = g.newLocalServer()
 	gatepb.RegisterGateServer(control.Counted(g.local), gatepb.UnimplementedGateServer{})
 	answer := &gatepb.HostsResponse{}
 	gatepb.RegisterDeskServer(control.Counted(g.local), &hostsServer{hosts: func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,20 +71,43 @@ type Options struct {
 	Orphan time.Duration
 }
 
-// Asker is the caller: a user's program at a node, as that node's helper reports it.
+// Asker is the caller: a user's program at a node, or a process of a job that runs there, as that
+// node's helper reports it.
 type Asker struct {
 	Node    overlay.NodeID
 	UID     uint32
 	User    string     // the user's name; the number for a user without one
+	Origins []string   // of a process of a job: its submitter, as USER@SITE/NODE; before that, if that was a job too, its submitter
 	Address netip.Addr // invalid where the path does not reveal it
 	Here    bool       // the program runs on this node service's own node
 }
 
-// Identity returns USER@SITE/NODE, the form used in owners' rules.
-func (a Asker) Identity() string { return a.User + "@" + a.Node.Key() }
+// maxOrigins bounds how many jobs were started by each other.
+const maxOrigins = 4
 
+// Identity returns USER@SITE/NODE, the form used in owners' rules. What a job asks for has those of its
+// submitter and of the account and node that vouch for it: "alice@sitea/n1 via 1900000001@siteb/n7". So it
+// is nobody's who asked by himself, and no pattern fits it.
+func (a Asker) Identity() string { return strings.Join(a.identities(), " via ") }
+
+// identities returns the parts of Identity.
+func (a Asker) identities() []string {
+	return append(slices.Clone(a.Origins), a.User+"@"+a.Node.Key())
+}
+
+// requester returns the caller as the owner's rules see it: all for whom it asks must be allowed.
 func (a Asker) requester() reserve.Requester {
-	return reserve.Requester{Identity: a.Identity(), Site: a.Node.Site, Address: a.Address}
+	q := reserve.Requester{Identity: a.Identity(), Site: a.Node.Site, Address: a.Address}
+	if len(a.Origins) == 0 {
+		return q
+	}
+	for _, origin := range a.Origins {
+		_, node, _ := strings.Cut(origin, "@")
+		site, _, _ := strings.Cut(node, "/")
+		q.Parts = append(q.Parts, reserve.Requester{Identity: origin, Site: overlay.SiteID(site)})
+	}
+	q.Parts = append(q.Parts, reserve.Requester{Identity: a.User + "@" + a.Node.Key(), Site: a.Node.Site, Address: a.Address})
+	return q
 }
 
 // NodeService is one node's node service. Make it with NewNodeService, run it with Serve; the other
@@ -99,8 +124,9 @@ type NodeService struct {
 	bookings map[reserve.Key]*booking
 	stopping bool
 
-	starter Starter
-	offers  atomic.Bool // the owner's policy permits jobs
+	starter  Starter
+	accounts jobAccounts // none if jobs run in this process's own
+	offers   atomic.Bool // the owner's policy permits jobs
 
 	mu      sync.Mutex // guards the fields below
 	store   *stage.Store
@@ -357,7 +383,7 @@ func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 				continue
 			}
 			j := &gatepb.JobHere{
-				Job: string(s.Job), State: string(s.State), By: b.who.Node.Key(), User: b.who.User, Uid: b.who.UID,
+				Job: string(s.Job), State: string(s.State), By: b.who.Node.Key(), User: strings.TrimSuffix(b.who.Identity(), "@"+b.who.Node.Key()), Uid: b.who.UID,
 				Processes: uint32(s.Processes), AgeMs: uint64(now.Sub(s.Since).Milliseconds()),
 			}
 			if !s.Until.IsZero() {
@@ -376,9 +402,9 @@ func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 	return all, control.Status(err)
 }
 
-// mayKill reports whether who may end a booking of owner.
+// mayKill reports whether who may end a booking of owner: its own, and those of its own jobs.
 func mayKill(who, owner Asker) bool {
-	return who.Identity() == owner.Identity() || who.Here && (who.UID == 0 || int(who.UID) == os.Getuid())
+	return who.Identity() == owner.Identity() || len(owner.Origins) > 0 && who.Identity() == owner.Origins[0] || who.Here && (who.UID == 0 || int(who.UID) == os.Getuid())
 }
 
 // killJob ends all reservations of a job here that who may end.

@@ -1,6 +1,7 @@
 package nodeservice
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type record struct {
 	Ask       reserve.Ask
 	Hold      reserve.Hold
 	Folder    string // "" before the agent has reported it
+	Account   Account
 	Started   bool
 	Committed bool
 	Since     time.Time // when it was
@@ -80,7 +82,7 @@ func (k *NodeService) recordFile(name string) string {
 // note writes the booking's record. A job whose record cannot be written ends with this helper.
 // Calls must not overlap.
 func (b *booking) note() {
-	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Committed: b.committed, Since: b.since, Joined: b.joined, Dead: b.dead}
+	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Account: *cmp.Or(b.account, &Account{}), Committed: b.committed, Since: b.since, Joined: b.joined, Dead: b.dead}
 	if p := b.begun.Load(); p != nil {
 		r.Started, r.Processes, r.Size, r.Replicas, r.Spares, r.Replaced, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.replicas, p.spares, p.replaced, p.argv, p.outputs, p.input, p.hosts, p.gossip
 	}
@@ -146,9 +148,12 @@ func (k *NodeService) named(name string) *booking {
 func (k *NodeService) adoptOne(name string, r record) {
 	b := k.newBooking(r.Who, r.Ask)
 	b.name, b.hold, b.committed, b.since, b.folder, b.joined, b.dead = name, r.Hold, r.Committed, r.Since, r.Folder, r.Joined, r.Dead
+	if _, own := k.starter.(*ownAccount); !own && r.Account == (Account{}) { // an earlier version wrote the record
+		r.Account.UID = ownerOf(r.Folder)
+	}
+	b.occupy(r.Account)
 	now := time.Now()
 	k.bookings[b.key] = b
-	b.hasAgent = true
 	k.work.Go(func() { b.readAgent(nil) })
 	if !r.Started {
 		b.closed = true

@@ -66,9 +66,9 @@ func New(settings Settings) (*Server, error) {
 	g.end.OverBudget = g.auditOverBudget
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
 	g.meter = g.newLocalMeter()
-	g.local = newLocalServer(g.meter)
+	g.local = g.newLocalServer()
 	gatepb.RegisterGateServer(control.Counted(g.local), &service{
-		node: nodeService, distances: far, caller: func(ctx context.Context) (Asker, error) { return localCaller(ctx, settings.Node) },
+		node: nodeService, distances: far, caller: localCaller,
 		reach: g.sessions.reach,
 	})
 	gatepb.RegisterDeskServer(control.Counted(g.local), &hostsServer{hosts: settings.Hosts})

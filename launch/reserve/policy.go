@@ -41,10 +41,18 @@ type Requester struct {
 	Identity string // of its certificate; never empty
 	Site     overlay.SiteID
 	Address  netip.Addr
+
+	// Parts are those for whom a job asks, itself included, each of whom the rules must allow; empty: it asks
+	// for itself. Each knows only of the next that it is so.
+	Parts []Requester
 }
 
 func (r Requester) String() string {
-	return fmt.Sprintf("%s of site %s at %s", r.Identity, r.Site, r.Address)
+	where := ""
+	if r.Address.IsValid() {
+		where = " at " + r.Address.String()
+	}
+	return fmt.Sprintf("%s of site %s%s", r.Identity, r.Site, where)
 }
 
 func (r Rule) fits(q Requester) bool {
@@ -98,6 +106,14 @@ func (p Policy) withDefaults() Policy {
 
 // Allows reports whether the rules let q book, and if not, why, for people.
 func (p Policy) Allows(q Requester) (ok bool, why string) {
+	for _, part := range q.Parts {
+		if ok, why := p.Allows(part); !ok {
+			return false, fmt.Sprintf("a job asks, as %s, each of whom must be allowed: %s", q.Identity, why)
+		}
+	}
+	if len(q.Parts) > 0 {
+		return true, ""
+	}
 	fits := func(r Rule) bool { return r.fits(q) }
 	if i := slices.IndexFunc(p.Deny, fits); i >= 0 {
 		return false, fmt.Sprintf("the owner denies %v", p.Deny[i])

@@ -195,7 +195,7 @@ func TestMemoryAndCPUAreShared(t *testing.T) {
 }
 
 func TestWhoMayBook(t *testing.T) {
-	lyon := Requester{"ann", "lyon", netip.MustParseAddr("10.1.2.3")}
+	lyon := Requester{Identity: "ann", Site: "lyon", Address: netip.MustParseAddr("10.1.2.3")}
 	for _, c := range []struct {
 		name        string
 		allow, deny []Rule
@@ -218,7 +218,7 @@ func TestWhoMayBook(t *testing.T) {
 			t.Errorf("%s: %v", c.name, answer)
 		}
 	}
-	mapped := Requester{"ann", "lyon", netip.MustParseAddr("::ffff:10.1.2.3")}
+	mapped := Requester{Identity: "ann", Site: "lyon", Address: netip.MustParseAddr("::ffff:10.1.2.3")}
 	if ok, _ := (Policy{Deny: []Rule{{Addresses: netip.MustParsePrefix("10.1.0.0/16")}}}).Allows(mapped); ok {
 		t.Error("an IPv4 address in IPv6 clothes passes the rule for its range")
 	}
@@ -231,7 +231,7 @@ func TestWhoMayBook(t *testing.T) {
 
 // An owner names users by pattern, and a refused user learns which rule decided.
 func TestRulesAreNamed(t *testing.T) {
-	q := Requester{"alice@nancy/n1", "nancy", netip.MustParseAddr("192.0.2.1")}
+	q := Requester{Identity: "alice@nancy/n1", Site: "nancy", Address: netip.MustParseAddr("192.0.2.1")}
 	for pattern, fits := range map[string]bool{
 		"alice@nancy/n1": true, "alice@*/*": true, "*@nancy/*": true, "alice@nancy/n?": true,
 		"bob@*/*": false, "*": false, "alice@lyon/*": false, "alice@nancy/n11": false,
@@ -446,5 +446,31 @@ func TestCandidatesAreChecked(t *testing.T) {
 	}
 	if got := (Key{0xab, 0xcd, 0xef, 0x12}).String(); got != "abcdef..." {
 		t.Errorf("a key is printed as %s", got)
+	}
+}
+
+// What a job asks for is granted only where each is allowed for whom it asks: its submitter, and the account and
+// node that vouch for it. The node's address is not the submitter's.
+func TestAllPartsMustBeAllowed(t *testing.T) {
+	open := Requester{Identity: "mallory@open/n9", Site: "open"}
+	closed := Requester{Identity: "1900000001@closed/n1", Site: "closed", Address: netip.MustParseAddr("10.9.0.1")}
+	job := Requester{Identity: open.Identity + " via " + closed.Identity, Site: "closed", Address: closed.Address, Parts: []Requester{open, closed}}
+	for _, c := range []struct {
+		name        string
+		allow, deny []Rule
+		want        string // in the refusal; "": none
+	}{
+		{"the node's site", []Rule{{Site: "closed"}}, nil, "{site: open} in offer.allow"},
+		{"the node's address", []Rule{{Addresses: netip.MustParsePrefix("10.9.0.0/16")}}, nil, "{site: open} in offer.allow"},
+		{"the submitter's site", []Rule{{Site: "open"}}, nil, "{site: closed} in offer.allow"},
+		{"both", []Rule{{Site: "closed"}, {Identity: "mallory@*/*"}}, nil, ""},
+		{"everybody", []Rule{{Identity: "*@*/*"}}, nil, ""},
+		{"everybody but the submitter", []Rule{{Identity: "*@*/*"}}, []Rule{{Identity: "mallory@*/*"}}, "the owner denies"},
+		{"everybody but the node", []Rule{{Identity: "*@*/*"}}, []Rule{{Addresses: netip.MustParsePrefix("10.9.0.0/16")}}, "the owner denies"},
+	} {
+		ok, why := Policy{Jobs: 1, Allow: c.allow, Deny: c.deny}.Allows(job)
+		if ok != (c.want == "") || !strings.Contains(why, c.want) {
+			t.Errorf("%s: %v, %q", c.name, ok, why)
+		}
 	}
 }

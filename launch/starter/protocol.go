@@ -27,11 +27,15 @@ const (
 // maxLine bounds the bytes of a request and of a reply.
 const maxLine = 4096
 
+// maxIdentity bounds the bytes of a submitter's identity, which names more than one account if a job has
+// asked for the job.
+const maxIdentity = 1200
+
 // request is a question.
 type request struct {
 	Do       string `json:"do"`
 	Name     string `json:"name"`               // of the agent: 16 hexadecimal digits
-	Identity string `json:"identity,omitempty"` // the submitter, as USER@SITE/NODE
+	Identity string `json:"identity,omitempty"` // the submitter, as USER@SITE/NODE; of what a job asks for, several, with " via " between them
 	Folder   string `json:"folder,omitempty"`   // parent of the job's folder
 	Memory   int64  `json:"memory,omitempty"`   // bytes; 0: not limited
 	CPU      int    `json:"cpu,omitempty"`      // thousandths of a core; 0: not limited
@@ -40,6 +44,7 @@ type request struct {
 // reply is an answer.
 type reply struct {
 	UID     uint32 `json:"uid,omitempty"`
+	Only    bool   `json:"only,omitempty"`    // the account is one of the setting uids, which only jobs have
 	Refused string `json:"refused,omitempty"` // the reason, for people
 }
 
@@ -57,7 +62,7 @@ func (r request) check() error {
 	}
 	user, node, _ := strings.Cut(r.Identity, "@")
 	site, host, _ := strings.Cut(node, "/")
-	if user == "" || site == "" || host == "" || len(r.Identity) > 400 || strings.ContainsAny(r.Identity, "\n\x00*?[\\") {
+	if user == "" || site == "" || host == "" || len(r.Identity) > maxIdentity || strings.ContainsAny(r.Identity, "\n\x00*?[\\") {
 		return fmt.Errorf("%.100q is no identity; want USER@SITE/NODE", r.Identity)
 	}
 	if !path.IsAbs(r.Folder) || r.Memory < 0 || r.CPU < 0 {
@@ -135,10 +140,11 @@ type Client struct {
 // answerTime bounds the wait for a reply.
 const answerTime = 30 * time.Second
 
-// Start starts an agent in the account for an identity.
-func (c *Client) Start(identity string, s jobagent.Spec) error {
-	_, err := c.ask(request{Do: doStart, Name: s.Group, Identity: identity, Folder: c.Folder, Memory: s.Memory, CPU: s.CPU}, s.Listener)
-	return err
+// Start starts an agent in the account for an identity, and returns the account, and whether it is one that
+// only jobs have.
+func (c *Client) Start(identity string, s jobagent.Spec) (uid uint32, only bool, err error) {
+	r, err := c.ask(request{Do: doStart, Name: s.Group, Identity: identity, Folder: c.Folder, Memory: s.Memory, CPU: s.CPU}, s.Listener)
+	return r.UID, r.Only, err
 }
 
 // Kill ends an agent and its job at once.

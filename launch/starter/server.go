@@ -147,7 +147,7 @@ func (s *Server) answer(ctx context.Context, q request, socket *os.File) (reply,
 			return reply{}, errors.New("the question has no socket for the agent")
 		}
 		uid, err := s.start(q, socket)
-		return reply{UID: uid}, err
+		return reply{UID: uid, Only: s.opts.Range.Has(uid)}, err
 	case doKill:
 		s.kill(q.Name)
 		return reply{}, nil
