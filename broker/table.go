@@ -3,20 +3,18 @@ package broker
 import (
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
+	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// WriteTable writes the content of the status page as tables for a terminal. Untrusted texts are
-// stripped of terminal control characters.
+// WriteTable writes the content of the status page as tables for a terminal. No text of
+// others controls the terminal.
 func (s Status) WriteTable(out io.Writer, now time.Time) error {
 	v := viewGrid(s, func(overlay.SiteID) []offer.Host { return nil }, now) // a status has no more than their number
-	t := &table{w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+	t := &table{printable.NewTable(out)}
 	t.line("broker %s: up for %s, %d of %d sites connected, %s, %s, %s", s.Broker, ago(now.Sub(s.Started)), v.Up, len(s.Sites),
 		plural(v.Processes, "process", "processes"), plural(len(v.Jobs), "job", "jobs"), plural(len(s.Proxies), "proxy", "proxies"))
 	if s.Store != nil && s.Store.Error != "" {
@@ -82,41 +80,30 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 		t.row(j.Job, j.Total, j.Sites, j.For)
 	}
 	t.moreRows(v.MoreJobs, "jobs")
-	return t.w.Flush()
+	return t.Flush()
 }
 
-// table writes columns, each line through printable.
-type table struct{ w *tabwriter.Writer }
+// table is a table with lines between its parts.
+type table struct{ *printable.Table }
 
 func (t *table) line(format string, args ...any) {
-	fmt.Fprintln(t.w, printable(fmt.Sprintf(format, args...)))
+	t.Row(fmt.Sprintf(format, args...))
 }
 
 func (t *table) head(columns ...any) {
-	fmt.Fprintln(t.w)
+	t.Row()
 	t.row(columns...)
 }
 
 func (t *table) row(columns ...any) {
-	var cells []string
-	for _, c := range columns {
-		cells = append(cells, clip(printable(fmt.Sprint(c)), 160))
+	for i, c := range columns {
+		columns[i] = clip(fmt.Sprint(c), 160)
 	}
-	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+	t.Row(columns...)
 }
 
 func (t *table) moreRows(n int, what string) {
 	if n > 0 {
 		t.line("and %d more %s", n, what)
 	}
-}
-
-// printable removes control characters.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
 }

@@ -30,7 +30,7 @@ func TestWriteTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"broker b1: up for 2 min, 1 of 2 sites connected, 2 processes, 0 jobs, 0 proxies\n",
-		"b?[2J?c", "now failing: relay: no?answer?", "connected",
+		`b\x1b[2J\tc`, `now failing: relay: no\nanswer\a`, "connected",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

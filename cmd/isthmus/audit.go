@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // auditCommand is "isthmus audit".
@@ -270,8 +271,8 @@ func (q *question) records(w io.Writer) (show func(*audit.Record) error, done fu
 		e := json.NewEncoder(w)
 		return func(r *audit.Record) error { return e.Encode(r) }, func() error { return nil }
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tDAEMON\tEVENT\tUSER\tPROJECT\tJOB\tSITES\tTECHNIQUE\tBYTES\tDURATION\tRULE\tREASON")
+	t := printable.NewTable(w)
+	t.Row("TIME", "DAEMON", "EVENT", "USER", "PROJECT", "JOB", "SITES", "TECHNIQUE", "BYTES", "DURATION", "RULE", "REASON")
 	return func(r *audit.Record) error {
 		event := string(r.Event)
 		if r.Effect != "" {
@@ -286,26 +287,14 @@ func (q *question) records(w io.Writer) (show func(*audit.Record) error, done fu
 		if r.Count > 1 {
 			reason = fmt.Sprintf("(%d) %s", r.Count, reason)
 		}
-		_, err := fmt.Fprintln(t, strings.Join([]string{
-			r.Time.In(q.sum.Zone).Format(time.DateTime), plain(r.Daemon), plain(event), plain(r.User), plain(r.Project), plain(shortJob(r.Job)),
-			plain(strings.Join(r.Sites, " ")), plain(r.Technique), bytes, lasted, plain(r.Rule), plain(reason),
-		}, "\t"))
-		return err
+		t.Row(r.Time.In(q.sum.Zone).Format(time.DateTime), orDash(r.Daemon), orDash(event), orDash(r.User), orDash(r.Project), orDash(shortJob(r.Job)),
+			orDash(strings.Join(r.Sites, " ")), orDash(r.Technique), bytes, lasted, orDash(r.Rule), orDash(reason))
+		return nil
 	}, t.Flush
 }
 
-// plain makes a text safe for a table, because the file may not be the daemon's.
-func plain(s string) string {
-	if s == "" {
-		return "-"
-	}
-	for _, c := range s {
-		if c < ' ' || c > '~' {
-			return audit.Printable(s)
-		}
-	}
-	return s
-}
+// orDash returns a text as a cell of a table.
+func orDash(s string) string { return cmp.Or(s, "-") }
 
 // shortJob returns enough of a job's id to distinguish it from others.
 func shortJob(id string) string { return id[:min(len(id), 12)] }
@@ -323,14 +312,15 @@ func (q *question) sums(w, notes io.Writer) error {
 	slices.SortStableFunc(groups, func(a, b *audit.Group) int { return int(min(max(of(b)-of(a), -1), 1)) })
 	if len(q.sum.Unnamed) > 1 {
 		fmt.Fprintf(notes, "several daemons have records of links without an id (%s): such a link may be counted twice; choose one daemon with --daemon\n",
-			plain(strings.Join(slices.Sorted(maps.Keys(q.sum.Unnamed)), ", ")))
+			printable.Line(strings.Join(slices.Sorted(maps.Keys(q.sum.Unnamed)), ", ")))
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := printable.NewTable(w)
 	if !q.json {
+		var head []any
 		for _, key := range q.sum.By {
-			fmt.Fprint(t, strings.ToUpper(key)+"\t")
+			head = append(head, strings.ToUpper(key))
 		}
-		fmt.Fprintln(t, "BYTES\tRECORDS\tSECONDS")
+		t.Row(append(head, "BYTES", "RECORDS", "SECONDS")...)
 	}
 	for _, g := range groups {
 		if of(g) < q.over {
@@ -342,10 +332,11 @@ func (q *question) sums(w, notes io.Writer) error {
 			}
 			continue
 		}
+		var cells []any
 		for _, key := range q.sum.By {
-			fmt.Fprint(t, plain(g.By[key])+"\t")
+			cells = append(cells, orDash(g.By[key]))
 		}
-		fmt.Fprintf(t, "%d\t%d\t%.0f\n", g.Bytes, g.Records, g.Seconds)
+		t.Row(append(cells, g.Bytes, g.Records, fmt.Sprintf("%.0f", g.Seconds))...)
 	}
 	return t.Flush()
 }

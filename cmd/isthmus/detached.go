@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -16,6 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/launch/detached"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -31,9 +32,9 @@ func listDetached(c *cli.Context) error {
 		return fmt.Errorf("ps: %w", err)
 	}
 	out := json.NewEncoder(c.App.Writer)
-	table := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+	table := printable.NewTable(c.App.Writer)
 	if !c.Bool("json") {
-		fmt.Fprintln(table, "job\tstate\tstatus\tbegan\thost\tprogram")
+		table.Row("job", "state", "status", "began", "host", "program")
 	}
 	for _, j := range jobs {
 		if c.Bool("json") {
@@ -46,7 +47,7 @@ func listDetached(c *cli.Context) error {
 		if j.Phase == detached.Ended {
 			status = fmt.Sprint(j.Status)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Phase, status, j.Began.Format(time.DateTime), j.Host, programText(j.Argv))
+		table.Row(j.ID, j.Phase, status, j.Began.Format(time.DateTime), j.Host, programText(j.Argv))
 	}
 	return table.Flush()
 }
@@ -56,8 +57,7 @@ func programText(argv []string) string {
 	if len(argv) == 0 {
 		return "-"
 	}
-	text := strings.Join(argv, " ")
-	return text[:min(len(text), 60)]
+	return limit.Text(strings.Join(argv, " "), 60)
 }
 
 // endTime bounds the wait for the end of a job whose driver was asked to end it.

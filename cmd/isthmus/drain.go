@@ -16,6 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // stateFolder is where the packages' units keep the daemons' state folders.
@@ -97,7 +98,7 @@ func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, 
 			}
 			fmt.Fprintln(w, string(line))
 		case terminal(os.Stdout) && p.State != daemon.StateEnded:
-			fmt.Fprintf(w, "\r%s\x1b[K", drainLine(p, time.Now()))
+			fmt.Printf("\r%s\x1b[K", printable.Line(drainLine(p, time.Now()))) // w would escape it
 		case first || changed && p.State != daemon.StateEnded:
 			fmt.Fprintln(w, drainLine(p, time.Now()))
 		}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
@@ -109,8 +109,8 @@ func freeJobs(ctx context.Context, grid *submit.Grid, hosts []*gatepb.Host) map[
 }
 
 func hostsTable(w io.Writer, hosts []*gatepb.Host, free map[string]int) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "host\tstate\tsilent\tlatency\tfree\tjobs\tprocesses\tmemory\tcores\tpower")
+	table := printable.NewTable(w)
+	table.Row("host", "state", "silent", "latency", "free", "jobs", "processes", "memory", "cores", "power")
 	for _, h := range hosts {
 		silent, latency, processes, memory, cores, power := "-", "-", strconv.Itoa(int(h.Processes)), "any", "any", "-"
 		if h.SilentMs > 0 {
@@ -135,14 +135,14 @@ func hostsTable(w io.Writer, hosts []*gatepb.Host, free map[string]int) error {
 		if h.Jobs == 0 {
 			processes, memory, cores = "-", "-", "-"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.Node, h.State, silent, latency, room, h.Jobs, processes, memory, cores, power)
+		table.Row(h.Node, h.State, silent, latency, room, h.Jobs, processes, memory, cores, power)
 	}
-	if err := tw.Flush(); err != nil {
+	if err := table.Flush(); err != nil {
 		return err
 	}
 	for _, h := range hosts {
 		if h.Note != "" {
-			fmt.Fprintf(w, "%s: %s\n", h.Node, h.Note)
+			fmt.Fprintf(w, "%s: %s\n", printable.Line(h.Node), printable.Line(h.Note))
 		}
 	}
 	return nil

@@ -36,6 +36,13 @@ b/n1  away   1m1s    -         -     1     4          any      any    -
 	if lines.String() != want {
 		t.Errorf("got\n%swant\n%s", lines.String(), want)
 	}
+	table.Reset()
+	if err := hostsTable(&table, []*gatepb.Host{{Node: "a/\x1b[2J", State: "up\nc/n1  up", Note: "\x1b]0;t\x07\nd"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(table.String(), "\n"); n != 3 || strings.ContainsAny(table.String(), "\x1b\x07") {
+		t.Errorf("text of others is printed as %q", table.String())
+	}
 	if measured(hosts[:1]) != true || measured(hosts[:2]) != true || measured([]*gatepb.Host{{State: "up", Jobs: 1}}) {
 		t.Error("what is measured and what is not is mixed up")
 	}

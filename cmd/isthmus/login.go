@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -16,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/contexts"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // contextFlag selects a context other than the one that isthmus login or isthmus context selected.
@@ -150,8 +150,8 @@ func listContexts(c *cli.Context, root string) error {
 		return nil
 	}
 	selected, _ := contexts.Selected(root) // none is marked if that cannot be read
-	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tname\tbroker\tadmin")
+	table := printable.NewTable(c.App.Writer)
+	table.Row("", "name", "broker", "admin")
 	for _, k := range all {
 		mark, holder := "", "?"
 		if k.Name == selected {
@@ -160,7 +160,7 @@ func listContexts(c *cli.Context, root string) error {
 		if creds, err := control.LoadCredentials(k.Files.Cert, k.Files.Key, k.Files.CA); err == nil {
 			holder = fmt.Sprintf("%s until %s", creds.Identity().Name, creds.Leaf().NotAfter.UTC().Format("2006-01-02"))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", mark, k.Name, k.Broker, holder)
+		table.Row(mark, k.Name, k.Broker, holder)
 	}
-	return w.Flush()
+	return table.Flush()
 }

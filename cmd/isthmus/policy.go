@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -162,10 +163,10 @@ func explain(w io.Writer, e policy.Explanation, asJSON bool) error {
 		if o.DryRun {
 			dry = " (dry-run: nothing is refused)"
 		}
-		fmt.Fprintf(w, "%s: %s%s\n", o.Site, o.Text, dry)
+		fmt.Fprintf(w, "%s: %s%s\n", o.Site, printable.Line(o.Text), dry)
 	}
 	if e.Error != "" {
-		fmt.Fprintf(w, "refused: %s\n", e.Error)
+		fmt.Fprintf(w, "refused: %s\n", printable.Line(e.Error))
 		return refusal(e)
 	}
 	var names []string
@@ -175,14 +176,14 @@ func explain(w io.Writer, e policy.Explanation, asJSON bool) error {
 	fmt.Fprintf(w, "permitted by %s\n", strings.Join(names, ", "))
 	for _, t := range overlay.Techniques() {
 		if why := e.Left[t.String()]; why != "" {
-			fmt.Fprintf(w, "  not by %v: %s\n", t, why)
+			fmt.Fprintf(w, "  not by %v: %s\n", t, printable.Line(why))
 		}
 	}
 	if text := e.Within(); text != "" {
 		fmt.Fprintf(w, "within %s\n", text)
 	}
 	for _, text := range e.WouldRefuse {
-		fmt.Fprintln(w, text)
+		fmt.Fprintln(w, printable.Line(text))
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -18,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/ask"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -149,10 +149,10 @@ func printJobs(c *cli.Context, jobs []submit.RunningJob) error {
 }
 
 func jobsTable(w io.Writer, jobs []submit.RunningJob) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "job\tstate\tby\tprocesses\tlive\thosts\tage\tprogram")
+	table := printable.NewTable(w)
+	table.Row("job", "state", "by", "processes", "live", "hosts", "age", "program")
 	for _, j := range jobs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%v\t%s\n", j.ID, j.State, j.By, j.Processes, liveText(j), len(j.Hosts), j.Age.Round(time.Second), programText(j.Argv))
+		table.Row(j.ID, j.State, j.By, j.Processes, liveText(j), len(j.Hosts), j.Age.Round(time.Second), programText(j.Argv))
 	}
 	return table.Flush()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // adminFlags select the daemon to query, and the admin's certificate.
@@ -129,10 +130,10 @@ func planCommand() *cli.Command {
 					if v := s.Via.String(); v != "" {
 						via = " via " + v
 					}
-					fmt.Fprintf(c.App.Writer, "%d. %v%s: %s\n", i+1, s.Technique, via, s.Reason)
+					fmt.Fprintf(c.App.Writer, "%d. %v%s: %s\n", i+1, s.Technique, via, printable.Line(s.Reason))
 				}
 				for _, r := range plan.Rejected {
-					fmt.Fprintf(c.App.Writer, "-  %v: %s\n", r.Technique, r.Reason)
+					fmt.Fprintf(c.App.Writer, "-  %v: %s\n", r.Technique, printable.Line(r.Reason))
 				}
 				return nil
 			})

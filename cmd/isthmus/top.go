@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/cmd/internal/live"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 )
 
@@ -111,7 +112,7 @@ func hostsText(ctx context.Context, c *cli.Context, grid *submit.Grid) (string, 
 	var b bytes.Buffer
 	err = hostsTable(&b, list.Hosts, freeJobs(ctx, grid, list.Hosts))
 	if list.Stale != "" {
-		fmt.Fprintf(&b, "other sites' hosts are as before, or missing: %s\n", list.Stale)
+		fmt.Fprintf(&b, "other sites' hosts are as before, or missing: %s\n", printable.Line(list.Stale))
 	}
 	return b.String(), err
 }

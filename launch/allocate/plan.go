@@ -7,9 +7,9 @@ import (
 	"io"
 	"math"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -104,11 +104,11 @@ func (p *Plan) Used() []Placed {
 // WriteTable prints the plan as a table: a line for each host with processes, and a sum. A copy
 // after the first is written after a slash: 0-3/1 are the second copies of ranks 0 to 3.
 func (p *Plan) WriteTable(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "HOST\tSITE\tLATENCY\tCAPACITY\tPROCESSES\tRANKS")
+	t := printable.NewTable(w)
+	t.Row("HOST", "SITE", "LATENCY", "CAPACITY", "PROCESSES", "RANKS")
 	processes, sites := 0, map[string]bool{}
 	for _, h := range p.Used() {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", h.Node.Name, h.Node.Site, latencyText(h.Latency), h.Capacity, len(h.Processes), ranksText(h.Processes))
+		t.Row(h.Node.Name, h.Node.Site, latencyText(h.Latency), h.Capacity, len(h.Processes), ranksText(h.Processes))
 		processes += len(h.Processes)
 		sites[string(h.Node.Site)] = true
 	}
@@ -145,29 +145,31 @@ func (p *Plan) writeGraph(w io.Writer) error {
 }
 
 // writePaths prints the paths between the sites, if they are known.
-func (p *Plan) writePaths(t *tabwriter.Writer) error {
+func (p *Plan) writePaths(t *printable.Table) error {
 	if len(p.Paths) == 0 {
 		return nil
 	}
-	fmt.Fprintln(t, "\nBETWEEN\tAND\tLATENCY\tBANDWIDTH")
+	t.Row()
+	t.Row("BETWEEN", "AND", "LATENCY", "BANDWIDTH")
 	for _, path := range p.Paths {
 		rtt := UnknownLatency
 		if path.RTT > 0 {
 			rtt = path.RTT
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", path.Sites[0], path.Sites[1], latencyText(rtt), bandwidthText(path.Bandwidth))
+		t.Row(path.Sites[0], path.Sites[1], latencyText(rtt), bandwidthText(path.Bandwidth))
 	}
 	return t.Flush()
 }
 
 // writeRisk prints the risk, if it is known.
-func (p *Plan) writeRisk(t *tabwriter.Writer) error {
+func (p *Plan) writeRisk(t *printable.Table) error {
 	if p.Risk == nil {
 		return nil
 	}
-	fmt.Fprintf(t, "\nREPLICAS\tPROCESSES\tFAILS IN %s, IF A HOST FAILS EVERY %s\n", daysText(p.Risk.Walltime), daysText(p.Risk.MTBF))
+	t.Row()
+	t.Row("REPLICAS", "PROCESSES", fmt.Sprintf("FAILS IN %s, IF A HOST FAILS EVERY %s", daysText(p.Risk.Walltime), daysText(p.Risk.MTBF)))
 	for i, f := range p.Risk.Failure {
-		fmt.Fprintf(t, "%d\t%d\t%.3g %%\n", i+1, p.Job.Ranks*(i+1), 100*f)
+		t.Row(i+1, p.Job.Ranks*(i+1), fmt.Sprintf("%.3g %%", 100*f))
 	}
 	return t.Flush()
 }

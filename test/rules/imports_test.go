@@ -57,7 +57,7 @@ var tiers = map[string]tier{
 // internalTiers are the tiers within internal, the lowest first. A package belongs to the longest of these folders that it
 // lies in. It may import what belongs to the same folder, and the tiers below: the folders of one tier do not know each other.
 var internalTiers = [][]string{
-	{"pki/grant", "pki/jobkey", "pki/revoked", "pki/ticket", "rtt", "sleep", "testload"},
+	{"pki/grant", "pki/jobkey", "pki/revoked", "pki/ticket", "printable", "rtt", "sleep", "testload"},
 	{"carrier", "ipc", "job", "limit", "store"},
 	{"daemon"},
 	{"account", "policy"},
@@ -85,6 +85,8 @@ var bans = append([]ban{
 	{"collectives", "golang.org/x/sys", false, "an algorithm talks to its Comm, never to a socket"},
 	{"collectives", "link", true, "an algorithm talks to its Comm, never to a link"},
 	{"link", "collectives", true, "a link carries bytes; it knows no algorithm"},
+	{"cmd/isthmus", "text/tabwriter", false, "tables with texts of others are internal/printable's"},
+	{"cmd/internal", "text/tabwriter", false, "tables with texts of others are internal/printable's"},
 }, slices.Concat(etcdBans(), daemonBans(), laboratoryBans())...)
 
 // etcdBans keep etcd's client, which is large, out of the programs that nodes and gateways install.

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // Usage is a mistake on the command line: exit status 2.
@@ -120,38 +120,37 @@ func Run(app *cli.App) int {
 	app.Action, app.OnUsageError = wantCommand(""), badFlags("")
 	app.ExitErrHandler = func(*cli.Context, error) {} // exit reports it, once
 	Strict("", app.Commands)
-	out := &output{w: os.Stdout}
+	out := &output{w: printable.Writer{W: os.Stdout}}
 	app.Writer = out
 	err := app.Run(os.Args)
-	if err == nil && out.failed() != nil {
-		err = &Failure{Cause: "standard output: " + out.failed().Error(), Next: "df -h shows which disk is full; the output is not complete"}
+	if lost := out.end(); err == nil && lost != nil {
+		err = &Failure{Cause: "standard output: " + lost.Error(), Next: "df -h shows which disk is full; the output is not complete"}
 	}
 	return exit(app.Name, err)
 }
 
-// output is standard output, and keeps its first error: few commands look at it, and none may lose a
-// key, a token or a table in silence.
+// output is standard output of a terminal that obeys no text of others, and keeps its first error: few
+// commands look at it, and none may lose a key, a token or a table in silence.
 type output struct {
-	w   io.Writer
-	mu  sync.Mutex // guards err
+	mu  sync.Mutex // guards the fields below
+	w   printable.Writer
 	err error
 }
 
 // Write implements io.Writer.
 func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	n, err := o.w.Write(b)
-	if err != nil {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.err = cmp.Or(o.err, err)
-	}
+	o.err = cmp.Or(o.err, err)
 	return n, err
 }
 
-func (o *output) failed() error {
+// end writes what is left, and returns the first error.
+func (o *output) end() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.err
+	return cmp.Or(o.err, o.w.Flush())
 }
 
 // exit reports an error once, if it has anything to say, and returns the

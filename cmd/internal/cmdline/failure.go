@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // AnswerTime is how long a command waits until a daemon answers at all. What a daemon that answers
@@ -56,10 +58,10 @@ func (f *Failure) Print(w io.Writer, program string) {
 		lines = append(lines[:room-1], "    ... (-v shows more)")
 	}
 	for _, line := range append(lines, rest...) {
-		fmt.Fprintln(w, line)
+		fmt.Fprintln(w, printable.Line(line))
 	}
 	if f.Verbose && f.Err != nil {
-		fmt.Fprintf(w, "  because: %v\n", f.Err)
+		fmt.Fprintf(w, "  because: %s\n", indented(f.Err.Error()))
 	}
 }
 
@@ -104,8 +106,14 @@ func report(w io.Writer, program string, err error) {
 		return
 	}
 	if text := err.Error(); text != "" {
-		fmt.Fprintf(w, "%s: %s\n", program, text)
+		fmt.Fprintf(w, "%s: %s\n", program, indented(text))
 	}
+}
+
+// indented returns a text of which no line but the first looks as if it were the program's: parts of it
+// may come from other hosts.
+func indented(text string) string {
+	return strings.ReplaceAll(printable.Lines(strings.TrimSuffix(text, "\n")), "\n", "\n    ")
 }
 
 // VerboseFlag is for commands that report Failures.
@@ -134,5 +142,5 @@ func SayWaiting(what, next string) {
 	if next != "" {
 		next = "; next: " + next
 	}
-	fmt.Fprintf(os.Stderr, "isthmus: waiting for %s%s\n", what, next)
+	fmt.Fprintf(os.Stderr, "isthmus: waiting for %s\n", printable.Line(what+next))
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // Who waits is told for what, and what shows why, long before 5 s are over, and not if it was short.
@@ -73,5 +75,36 @@ func TestFailure(t *testing.T) {
 	(&Failure{Cause: strings.Repeat("cause ", 200), Next: "start it"}).Print(&out, "isthmus")
 	if n := strings.Count(out.String(), "\n"); n != 2 {
 		t.Errorf("%d lines in a log:\n%s", n, &out)
+	}
+}
+
+// An error that another host worded controls no terminal, and no line of it looks like one of the program's.
+func TestErrorsOfOthers(t *testing.T) {
+	hostile := errors.New("node b/n1: \x1b[2J\x1b]0;t\x07\xff\r\nisthmus: all is well")
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{hostile, `isthmus: node b/n1: \x1b[2J\x1b]0;t\a\xff\r` + "\n    isthmus: all is well\n"},
+		{&Failure{Cause: hostile.Error(), Next: "look\x1b", Err: hostile, Verbose: true},
+			`isthmus: node b/n1: \x1b[2J\x1b]0;t\a\xff isthmus: all is well` + "\n" + `  next:    look\x1b` + "\n" +
+				`  because: node b/n1: \x1b[2J\x1b]0;t\a\xff\r` + "\n    isthmus: all is well\n"},
+	} {
+		var out strings.Builder
+		report(&out, "isthmus", tc.err)
+		if out.String() != tc.want {
+			t.Errorf("got\n%swant\n%s", &out, tc.want)
+		}
+	}
+}
+
+// Whatever a command writes, its output holds nothing that a terminal obeys, and JSON remains as it is.
+func TestOutputOfOthers(t *testing.T) {
+	var b strings.Builder
+	out := &output{w: printable.Writer{W: &b}}
+	fmt.Fprint(out, "a\x1b[2J\u009b2J é", "\xc3")
+	fmt.Fprint(out, "\xa9\n\t{\"a\": \"\\u001b\"}\xc3")
+	if err := out.end(); err != nil || b.String() != `a\x1b[2J\u009b2J é`+"é\n\t{\"a\": \"\\u001b\"}"+`\xc3` {
+		t.Errorf("%q, %v", b.String(), err)
 	}
 }

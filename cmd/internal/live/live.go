@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // Section is a part of the picture.
@@ -170,19 +170,9 @@ func (m model) take(a answer) model {
 	m.shown = append([]shown(nil), m.shown...)
 	s := &m.shown[a.section]
 	if s.err = a.err; a.err == nil {
-		s.text, s.at = printable(a.text), a.at
+		s.text, s.at = printable.Lines(a.text), a.at
 	}
 	return m
-}
-
-// printable returns a text without what a terminal would obey: parts of it come from other hosts.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return '?'
-		}
-		return r
-	}, text)
 }
 
 // errorText returns an error as a command prints it that it ends.
@@ -193,7 +183,7 @@ func errorText(err error) string {
 		f.Print(&b, "isthmus")
 		text = b.String()
 	}
-	return printable(strings.TrimRight(text, "\n"))
+	return printable.Lines(strings.TrimRight(text, "\n"))
 }
 
 // room is how many lines of the body are visible.

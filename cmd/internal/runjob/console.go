@@ -11,6 +11,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/launch/detached"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -106,6 +107,7 @@ func (o *console) closeSubmitter() {
 
 // say prints a line about the job.
 func (o *console) say(line string) {
+	line = printable.Line(line) // it may name what other hosts said
 	fmt.Fprintln(o.stderr, "isthmus:", line)
 	o.tellSubmitter("isthmus: " + line)
 }

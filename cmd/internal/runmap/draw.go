@@ -7,9 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // Write writes the map as text.
@@ -52,10 +52,10 @@ func (m *Map) drawPlaces(out *strings.Builder) {
 		}
 		sites[site][node] = append(sites[site][node], p)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	table := printable.NewTable(out)
 	for _, site := range slices.Sorted(maps.Keys(sites)) {
 		for _, node := range slices.Sorted(maps.Keys(sites[site])) {
-			fmt.Fprintf(table, "  %s\t%s\tranks %s\n", site, node, ranges(sites[site][node]))
+			table.Row("  "+site, node, "ranks "+ranges(sites[site][node]))
 		}
 	}
 	table.Flush()
@@ -90,25 +90,25 @@ func (m *Map) drawPaths(out *strings.Builder) {
 		return
 	}
 	out.WriteString("\npaths used, as seen by the ranks that ran here\n")
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "  from\tto\ttechnique\tlinks\tRTT ms\tMB/s\tmessages out, in\tMB out, in")
+	table := printable.NewTable(out)
+	table.Row("  from", "to", "technique", "links", "RTT ms", "MB/s", "messages out, in", "MB out, in")
 	order := slices.SortedStableFunc(maps.Keys(lines), func(a, b way) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.technique, b.technique))
 	})
 	for _, at := range order {
 		links := lines[at]
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\t%s\t%d, %d\t%s, %s\n", at.from, at.to, at.technique, len(links),
+		table.Row("  "+at.from, at.to, at.technique, len(links),
 			span(links, "%.2f", func(l report) float64 { return l.RTTMS }),
 			span(links, "%.0f", func(l report) float64 { return l.Bandwidth / 1e6 }),
-			sum(links, func(l report) uint64 { return l.MessagesSent }),
-			sum(links, func(l report) uint64 { return l.MessagesReceived }),
-			megabytes(sum(links, func(l report) uint64 { return l.BytesSent })),
-			megabytes(sum(links, func(l report) uint64 { return l.BytesReceived })))
+			fmt.Sprintf("%d, %d", sum(links, func(l report) uint64 { return l.MessagesSent }),
+				sum(links, func(l report) uint64 { return l.MessagesReceived })),
+			megabytes(sum(links, func(l report) uint64 { return l.BytesSent }))+", "+
+				megabytes(sum(links, func(l report) uint64 { return l.BytesReceived })))
 	}
 	table.Flush()
 	for _, at := range order {
 		for _, limit := range limitsOf(lines[at]) {
-			fmt.Fprintf(out, "  %s to %s, %s: %s, shared with all other traffic under that rule\n", at.from, at.to, at.technique, limit)
+			fmt.Fprintf(out, "  %s, shared with all other traffic under that rule\n", printable.Line(at.from+" to "+at.to+", "+at.technique+": "+limit))
 		}
 	}
 	out.WriteString("  MB/s is the rate of links while more data was waiting to be sent; unknown where that was never so for long enough.\n")

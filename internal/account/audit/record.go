@@ -6,12 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/isthmus-grid/isthmus/internal/account"
+	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // Event is the subject of a record.
@@ -128,24 +128,12 @@ func printables(texts []string) []string {
 	return out
 }
 
-// Printable returns s, cut to maxText bytes, with Go escapes for everything that a terminal or a
-// reader could misinterpret: control characters, those that change the writing direction, bytes
-// that are not UTF-8, and the backslash itself.
+// Printable returns s, cut to maxText bytes, as printable.Line does, with the backslash itself escaped.
 func Printable(s string) string {
 	if len(s) > maxText {
-		end := maxText
-		for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-			end--
-		}
-		s = s[:end] + "…"
+		s = limit.Text(s, maxText) + "…"
 	}
-	for _, c := range []byte(s) {
-		if c < ' ' || c == '\\' || c >= 0x7f {
-			q := strconv.Quote(s)
-			return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-		}
-	}
-	return s
+	return printable.Line(strings.ReplaceAll(s, `\`, `\\`))
 }
 
 // encode appends the record as a line, with its newline. The record must be clean.
