@@ -183,7 +183,7 @@ type Limits struct {
 	Proxies       int `yaml:"proxies" default:"1000" min:"1" help:"Proxies."`
 	Processes     int `yaml:"processes" default:"1000000" min:"1" help:"Registered processes of all sites."`
 	PerSite       int `yaml:"processes_per_site" default:"100000" min:"1" help:"Registered processes of one site."`
-	Hosts         int `yaml:"hosts" default:"20000" min:"1" max:"20000" help:"Nodes in the list of hosts, including those whose helper or frontal is not connected."`
+	Hosts         int `yaml:"hosts" default:"20000" min:"1" max:"20000" help:"Nodes in the list of hosts, including those whose helper or frontal is not connected. If there are more, the sites with the most list only as many as there is room for, each the same number."`
 	Waiting       int `yaml:"waiting" default:"100000" min:"1" help:"Pending lookups of processes that have not started."`
 	WaitsPerSite  int `yaml:"waiting_per_site" default:"10000" min:"1" help:"The same for one site, about 13 KB each."`
 	NamesPerSite  int `yaml:"names_per_site" default:"10000" min:"1" max:"100000" help:"Published names of one site, of 100000 in all."`

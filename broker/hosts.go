@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -50,7 +51,9 @@ func newHosts(lease time.Duration, max int) *hosts {
 	return &hosts{lease: lease, kept: hostsKept, max: max, sites: make(map[overlay.SiteID]*siteHosts)}
 }
 
-// update replaces a site's list. The caller must not use list afterwards.
+// update replaces a site's list. The caller must not use list afterwards. If there is no room for all hosts
+// of all sites, those that list the most keep their first hosts only, each as many. The error of a site
+// that is one of them says so.
 func (h *hosts) update(site overlay.SiteID, holder registry.Holder, list []offer.Host, now time.Time) error {
 	for _, one := range list {
 		if one.Node.Site != site {
@@ -66,13 +69,45 @@ func (h *hosts) update(site overlay.SiteID, holder registry.Holder, list []offer
 	if s := h.sites[site]; s != nil {
 		before = len(s.list)
 	}
-	if n := h.count - before + len(list); n > h.max {
-		return fmt.Errorf("%w: with the %d hosts of %s there would be %d in the list, more than its limit of %d (limits.hosts)",
-			overlay.ErrOverloaded, len(list), site, n, h.max)
-	}
 	h.count += len(list) - before
 	h.sites[site] = &siteHosts{list: list, holder: holder, heard: now}
+	h.cut()
+	if n := len(h.sites[site].list); n < len(list) {
+		return fmt.Errorf("%w: of the %d hosts of %s the first %d are listed, its share of the limit of %d (limits.hosts)",
+			overlay.ErrOverloaded, len(list), site, n, h.max)
+	}
 	return nil
+}
+
+// cut makes the list fit its bound. The caller must hold mu.
+func (h *hosts) cut() {
+	if h.count <= h.max {
+		return
+	}
+	var sizes []int
+	for _, s := range h.sites {
+		sizes = append(sizes, len(s.list))
+	}
+	share := shareOf(sizes, h.max)
+	for _, s := range h.sites {
+		if len(s.list) > share {
+			h.count -= len(s.list) - share
+			s.list = slices.Clone(s.list[:share])
+		}
+	}
+}
+
+// shareOf returns how many of its things each holder may keep so that there are at most total: who has
+// fewer keeps all, and leaves the others the rest.
+func shareOf(sizes []int, total int) int {
+	slices.Sort(sizes)
+	for i, n := range sizes {
+		if share := total / (len(sizes) - i); n > share {
+			return share
+		}
+		total -= n
+	}
+	return total
 }
 
 // leave marks the end of a session.
@@ -158,12 +193,16 @@ func (s sites) Hosts(ctx context.Context, req *controlpb.HostList) (*controlpb.H
 	if err != nil {
 		return nil, s.b.fail(malformed(err))
 	}
-	if err := s.b.hosts.update(site, holder, list, time.Now()); err != nil {
+	err = s.b.hosts.update(site, holder, list, time.Now())
+	if err != nil && !errors.Is(err, overlay.ErrOverloaded) {
 		return nil, s.b.fail(err)
 	}
 	s.b.hosts.setBrokers(site, sessions)
 	if s.b.sessions.byHolder(holder) == nil {
 		s.b.hosts.leave(holder, time.Now()) // joined may have called leave before there was an entry
+	}
+	if err != nil {
+		return nil, s.b.fail(err)
 	}
 	s.b.log.Debug("hosts reported", "site", site, "hosts", len(list))
 	return &controlpb.HostsTaken{}, nil

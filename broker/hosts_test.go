@@ -60,10 +60,41 @@ func TestHostsRefusals(t *testing.T) {
 	if err := h.update("siteb", 2, []offer.Host{hostOf("siteb", "n1", offer.Unknown, 0)}, zero); err == nil {
 		t.Error("a site's own host may not be unknown to it")
 	}
-	wantErr(t, "too many", h.update("siteb", 2, []offer.Host{hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0)}, zero),
-		overlay.ErrOverloaded, "overloaded: with the 2 hosts of siteb there would be 4 in the list, more than its limit of 3 (limits.hosts)")
-	tell(t, h, 1, zero, hostOf("sitea", "n1", offer.Up, 0)) // makes room
-	tell(t, h, 2, zero, hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0))
+}
+
+// A site that lists hosts without end takes no other site's room: those with the most share what the others
+// leave.
+func TestHostsHaveShares(t *testing.T) {
+	h := newHosts(testLease, 10)
+	list := func(site overlay.SiteID, n int) (all []offer.Host) {
+		for i := range n {
+			all = append(all, hostOf(site, fmt.Sprintf("n%02d", i), offer.Up, 0))
+		}
+		return all
+	}
+	want := func(sizes map[overlay.SiteID]int) {
+		t.Helper()
+		total := 0
+		for site, n := range sizes {
+			if got := h.bySite(site, zero); len(got) != n || n > 0 && got[n-1].Node.Name != fmt.Sprintf("n%02d", n-1) {
+				t.Errorf("%s lists %v, want its first %d", site, got, n)
+			}
+			total += n
+		}
+		if h.countAll() != total || len(h.all(zero)) != total {
+			t.Errorf("%d hosts are counted, %d listed, want %d", h.countAll(), len(h.all(zero)), total)
+		}
+	}
+	tell(t, h, 1, zero, list("greedy", 10)...)
+	tell(t, h, 2, zero, list("b", 2)...)
+	want(map[overlay.SiteID]int{"greedy": 8, "b": 2})
+	wantErr(t, "too many", h.update("greedy", 1, list("greedy", 20), zero),
+		overlay.ErrOverloaded, "overloaded: of the 20 hosts of greedy the first 8 are listed, its share of the limit of 10 (limits.hosts)")
+	tell(t, h, 3, zero, list("c", 4)...)
+	want(map[overlay.SiteID]int{"greedy": 4, "b": 2, "c": 4})
+	tell(t, h, 1, zero, list("greedy", 1)...) // leaves room
+	tell(t, h, 2, zero, list("b", 5)...)
+	want(map[overlay.SiteID]int{"greedy": 1, "b": 5, "c": 4})
 }
 
 // A frontal's sessions with brokers are known while it has one with this broker, and replaced by its
