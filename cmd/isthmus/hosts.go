@@ -75,7 +75,7 @@ func listHosts(ctx context.Context, grid *submit.Grid, wait time.Duration) (*gat
 // measured reports whether the latency of every host that takes jobs is known.
 func measured(hosts []*gatepb.Host) bool {
 	for _, h := range hosts {
-		if h.State == offer.Up.String() && h.Jobs > 0 && h.LatencyNs == 0 {
+		if h.State == offer.Up.String() && h.Jobs > 0 && h.LatencyNs == 0 && !h.Unanswered {
 			return false
 		}
 	}
@@ -92,7 +92,7 @@ func freeJobs(ctx context.Context, grid *submit.Grid, hosts []*gatepb.Host) map[
 	defer cancel()
 	var nodes []overlay.NodeID
 	for _, h := range hosts {
-		if n, err := overlay.ParseNodeID(h.Node); err == nil && h.Jobs > 0 && h.State == offer.Up.String() {
+		if n, err := overlay.ParseNodeID(h.Node); err == nil && h.Jobs > 0 && h.State == offer.Up.String() && !h.Unanswered {
 			nodes = append(nodes, n)
 		}
 	}

@@ -42,6 +42,7 @@ type Config struct {
 	Floor  time.Duration // the minimum margin; 20 us
 	Apart  time.Duration // minimum distance from its site at which a host is listed separately; 5 ms
 	Lost   int           // consecutive failures after which the estimate is dropped; 3
+	Site   int           // nodes of one site that may be probed at a time, so that those of others are; 4
 }
 
 func (c Config) withDefaults() Config {
@@ -52,6 +53,7 @@ func (c Config) withDefaults() Config {
 	c.Floor = cmp.Or(c.Floor, 20*time.Microsecond)
 	c.Apart = cmp.Or(c.Apart, 5*time.Millisecond)
 	c.Lost = cmp.Or(c.Lost, 3)
+	c.Site = cmp.Or(c.Site, 4)
 	return c
 }
 
@@ -95,9 +97,10 @@ type estimate struct {
 
 // Entry is a node and its distance.
 type Entry struct {
-	Node  overlay.NodeID
-	RTT   time.Duration // 0: unknown
-	Heard time.Time     // time of the last answer; zero: never
+	Node   overlay.NodeID
+	RTT    time.Duration // 0: unknown
+	Heard  time.Time     // time of the last answer; zero: never
+	Silent bool          // it was probed and has not answered; RTT is 0
 }
 
 // NewTable returns a Table without nodes.
@@ -136,18 +139,29 @@ func (t *Table) Adopt(nodes []overlay.NodeID) {
 	}
 }
 
-// Due returns up to limit nodes to probe now: those never probed first, then those overdue longest.
-// The caller must call Probe or Failed for each, after a timeout of its own at the latest.
+// Due returns up to limit nodes to probe now: those never probed first, then those overdue longest. Sites
+// take turns, and each has a bounded number of nodes that are being probed, so that the silent nodes of
+// one do not keep others waiting. The caller must call Probe or Failed for each, after a timeout of its own at the latest.
 func (t *Table) Due(now time.Time, limit int) []overlay.NodeID {
 	var due []overlay.NodeID
+	slots := map[overlay.SiteID]int{} // of a site: those taken
 	for n, e := range t.nodes {
-		if !e.out && !now.Before(e.due) {
+		if e.out {
+			slots[n.Site]++
+		} else if !now.Before(e.due) {
 			due = append(due, n)
 		}
 	}
 	slices.SortFunc(due, func(a, b overlay.NodeID) int {
 		return cmp.Or(t.nodes[a].due.Compare(t.nodes[b].due), compareNodes(a, b))
 	})
+	slot := make(map[overlay.NodeID]int, len(due)) // a site's first node is probed before the second one of any
+	for _, n := range due {
+		slot[n] = slots[n.Site]
+		slots[n.Site]++
+	}
+	due = slices.DeleteFunc(due, func(n overlay.NodeID) bool { return slot[n] >= t.cfg.Site })
+	slices.SortStableFunc(due, func(a, b overlay.NodeID) int { return cmp.Compare(slot[a], slot[b]) })
 	due = due[:min(max(limit, 0), len(due))]
 	for _, n := range due {
 		t.nodes[n].out = true
@@ -242,7 +256,8 @@ func (t *Table) Order() []Entry {
 	add := func(nodes []overlay.NodeID) {
 		slices.SortFunc(nodes, compareNodes)
 		for _, n := range nodes {
-			all = append(all, Entry{n, t.nodes[n].rtt, t.nodes[n].last})
+			e := t.nodes[n]
+			all = append(all, Entry{n, e.rtt, e.last, e.rtt == 0 && e.fails > 0})
 		}
 	}
 	for _, p := range t.order {

@@ -376,3 +376,37 @@ func TestDue(t *testing.T) {
 		t.Error("a late answer brought its node back")
 	}
 }
+
+// A site that lists nodes which do not answer is probed a few at a time, and the others' nodes beside them.
+func TestSitesTakeTurns(t *testing.T) {
+	table := NewTable(Config{Site: 2})
+	var nodes []overlay.NodeID
+	for i := range 1000 {
+		nodes = append(nodes, overlay.NodeID{Site: "a", Name: fmt.Sprintf("n%03d", i)})
+	}
+	b := overlay.NodeID{Site: "b", Name: "n1"}
+	table.Keep(append(nodes, b))
+	if got := table.Due(start, 2); !slices.Equal(got, []overlay.NodeID{nodes[0], b}) {
+		t.Errorf("first %v", got)
+	}
+	if got := table.Due(start, 9); !slices.Equal(got, nodes[1:2]) {
+		t.Errorf("then %v", got)
+	}
+	table.Probe(b, time.Millisecond, start)
+	table.Failed(nodes[0], start)
+	if got := table.Due(start, 9); !slices.Equal(got, []overlay.NodeID{b, nodes[2]}) && !slices.Equal(got, []overlay.NodeID{nodes[2], b}) {
+		t.Errorf("at last %v", got)
+	}
+	silent := 0
+	for _, e := range table.Order() {
+		if e.Silent {
+			silent++
+		}
+		if want := e.Node == nodes[0]; e.Silent != want {
+			t.Errorf("%v: silent is %t", e.Node, e.Silent)
+		}
+	}
+	if silent != 1 {
+		t.Errorf("%d nodes are silent", silent)
+	}
+}

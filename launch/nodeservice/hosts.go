@@ -42,9 +42,10 @@ func (l HostList) Hosts(ctx context.Context, _ *gatepb.HostsRequest) (*gatepb.Ho
 // others keep their order.
 func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
 	rtts := make(map[overlay.NodeID]time.Duration, len(order))
+	silent := make(map[overlay.NodeID]bool)
 	places := make(map[overlay.NodeID]int, len(order)) // counted from the end, so that hosts without one sort last
 	for i, e := range order {
-		rtts[e.Node], places[e.Node] = e.RTT, len(order)-i
+		rtts[e.Node], places[e.Node], silent[e.Node] = e.RTT, len(order)-i, e.Silent
 	}
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b offer.Host) int { return cmp.Compare(places[b.Node], places[a.Node]) })
@@ -53,7 +54,7 @@ func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
 		r.Hosts[i] = &gatepb.Host{
 			Node: h.Node.Key(), State: h.State.String(), SilentMs: uint64(h.Silent.Milliseconds()),
 			Jobs: uint32(h.Offer.Jobs), Processes: uint32(h.Offer.Processes), Memory: uint64(h.Offer.Memory), Cpu: uint32(h.Offer.CPU),
-			LatencyNs: uint64(rtts[h.Node]), Power: uint32(h.Offer.Power), Note: h.Note,
+			LatencyNs: uint64(rtts[h.Node]), Power: uint32(h.Offer.Power), Note: h.Note, Unanswered: silent[h.Node],
 		}
 	}
 	return r

@@ -80,6 +80,10 @@ func TestHostList(t *testing.T) {
 		ask(far{1, 0}, far{3, 0}, far{0, 0}, far{2, 0})
 		time.Sleep(time.Minute)
 		ask(far{3, ownDistance}, far{1, 7 * time.Millisecond}, far{0, 0}, far{2, 0})
+		r := hostsToPB(list, []latency.Entry{{Node: node("self"), RTT: 1}, {Node: node("far"), Silent: true}})
+		if far := r.Hosts[1]; far.Node != "s/far" || !far.Unanswered || r.Hosts[0].Unanswered {
+			t.Errorf("a host that does not answer: %v", r)
+		}
 		hosts.List = func(context.Context) (offer.List, error) { return offer.List{}, errors.New("no frontal") }
 		if _, err := hosts.Hosts(ctx, nil); err == nil {
 			t.Error("a list from nowhere")

@@ -474,3 +474,17 @@ func TestAllPartsMustBeAllowed(t *testing.T) {
 		}
 	}
 }
+
+// Hosts that do not answer are replaced for a bounded time, whatever their number.
+func TestBookingEnds(t *testing.T) {
+	s, _ := submit(t, 2, 200, Config{Answer: 2 * time.Second, Book: 5 * time.Second})
+	now := epoch
+	for s.Phase() == Booking {
+		now = s.Next()
+		s.Tick(now)
+	}
+	var short *allocate.Shortage
+	if now != epoch.Add(5*time.Second) || !errors.As(s.Err(), &short) {
+		t.Errorf("it ends after %v: %v", now.Sub(epoch), s.Err())
+	}
+}

@@ -24,6 +24,7 @@ type Candidate struct {
 type Config struct {
 	Answer time.Duration // how long a host may take to answer an Ask before it counts as dead; 2 s
 	Resend time.Duration // from a Renew, Start, Commit or Cancel without an answer to the next; 500 ms
+	Book   time.Duration // how long all hosts may take to answer Asks, those asked later included; 0: not bounded
 	Begin  time.Duration // how long all hosts may take to start, and then to commit or cancel; 10 s
 	Spares int           // unused hosts to keep until Start, as replacements after Drop
 
@@ -115,6 +116,7 @@ type Submission struct {
 	phase    Phase
 	plan     *allocate.Plan // read-only once made
 	wave     int            // how many peers were asked
+	bookEnd  time.Time      // of Booking, when no more hosts are asked; zero: never
 	deadline time.Time      // of Starting and Committing
 	err      error
 	out      []Send // output of the call in progress
@@ -332,7 +334,7 @@ func (s *Submission) lost(p *peer) {
 	}
 	for _, h := range s.plan.Hosts {
 		if h.Node == p.Node && len(h.Processes) > 0 {
-			s.phase, s.plan = Booking, nil
+			s.phase, s.plan, s.bookEnd = Booking, nil, time.Time{}
 			return
 		}
 	}
@@ -388,6 +390,9 @@ func (s *Submission) noPeerIn(of step) bool {
 // book is step 6: it makes a plan as soon as no pending answer could change it, asks more hosts
 // when all answers have arrived and do not suffice, and fails when there are no more.
 func (s *Submission) book(now time.Time) {
+	if s.cfg.Book > 0 && s.bookEnd.IsZero() {
+		s.bookEnd = now.Add(s.cfg.Book)
+	}
 	for s.phase == Booking {
 		offers, waiting := s.offers()
 		if waiting && !allocate.Settled(s.job, offers, s.strategy) {
@@ -398,12 +403,17 @@ func (s *Submission) book(now time.Time) {
 		case err == nil:
 			s.plan, s.phase = plan, Planned
 			s.letGo(now)
-		case s.wave < len(s.peers):
+		case s.wave < len(s.peers) && !s.bookingOver(now):
 			s.askMore(now)
 		default:
 			s.fail(fmt.Errorf("job %s: %s: %w", s.id, s.summary(), err), now)
 		}
 	}
+}
+
+// bookingOver reports whether the time for booking is over.
+func (s *Submission) bookingOver(now time.Time) bool {
+	return s.phase == Booking && !s.bookEnd.IsZero() && !now.Before(s.bookEnd)
 }
 
 // offers returns the held hosts, in the order of the candidates, up to the first host whose answer

@@ -10,7 +10,7 @@ func (s *Submission) Tick(now time.Time) []Send {
 	for _, p := range s.peers {
 		switch p.step {
 		case asked:
-			if !now.Before(p.sent.Add(s.cfg.Answer)) {
+			if !now.Before(p.sent.Add(s.cfg.Answer)) || s.bookingOver(now) {
 				s.giveUp(p, now)
 			}
 		case held:
@@ -41,6 +41,9 @@ func (s *Submission) Next() time.Time {
 		if next.IsZero() || t.Before(next) {
 			next = t
 		}
+	}
+	if s.phase == Booking && !s.bookEnd.IsZero() {
+		soon(s.bookEnd)
 	}
 	for _, p := range s.peers {
 		switch p.step {

@@ -24,6 +24,7 @@ import (
 // Time limits.
 const (
 	answerTime = 5 * time.Second         // for a host to answer an Ask; the path to it may have to be set up first
+	bookTime   = 15 * time.Second        // for all hosts to do so, with others in the place of those that do not
 	beginTime  = 20 * time.Second        // for all hosts to start, and to commit or cancel,
 	beginEach  = 20 * time.Millisecond   // plus this for each of them, as this machine handles one after the other; leases are renewed meanwhile
 	grace      = 2 * time.Second         // from SIGTERM to SIGKILL
@@ -72,8 +73,8 @@ type driver struct {
 	quitAt time.Time // when to give up waiting for its end
 }
 
-// newDriver prepares a submission of the job to the hosts of a placement.
-func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
+// newDriver prepares a submission of the job to the hosts of a placement, which are booked within a time.
+func newDriver(g *Grid, j *Job, p *placement, book time.Duration) (*driver, error) {
 	d := &driver{
 		job: j, place: p, grid: g, stdin: newStdin(), sink: newSink(j.Output, j.FetchTo, p.replicas), events: make(chan event, 64),
 		talks: map[overlay.NodeID]*conversation{}, keys: map[overlay.NodeID]reserve.Key{},
@@ -94,7 +95,7 @@ func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
 		candidates = append(candidates, reserve.Candidate{Node: h.Node, Latency: h.Latency, Power: h.Power, Key: key})
 	}
 	var err error
-	d.sub, err = reserve.New(j.Key.ID(), p.job, p.strategy, candidates, reserve.Config{Answer: answerTime, Begin: beginBound(len(candidates)), Spares: 2, Queue: j.Queue || j.Wait > 0, Waited: p.waited})
+	d.sub, err = reserve.New(j.Key.ID(), p.job, p.strategy, candidates, reserve.Config{Answer: answerTime, Book: book, Begin: beginBound(len(candidates)), Spares: 2, Queue: j.Queue || j.Wait > 0, Waited: p.waited})
 	return d, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -60,6 +59,7 @@ type Host struct {
 	State  string        // up, away or unknown, as gatepb.Host has it
 	Silent time.Duration // how long it has not been up
 	Fault  error         // why it did not answer; nil if it did or was not asked
+	silent bool          // this node's helper asks it in the background, and has no answer
 	listed int           // its place in the helper's list, which has the nearest first
 }
 
@@ -79,7 +79,7 @@ func (g *Grid) Hosts(ctx context.Context) (all []Host, stale string, err error) 
 		hosts = append(hosts, Host{listed: len(hosts),
 			Host: allocate.Host{Node: node, Latency: allocate.UnknownLatency, Processes: int(h.Processes), Jobs: int(h.Jobs),
 				Memory: int64(min(h.Memory, 1<<62)), CPU: int(h.Cpu), Power: float64(h.Power)},
-			State: h.State, Silent: time.Duration(h.SilentMs) * time.Millisecond,
+			State: h.State, Silent: time.Duration(h.SilentMs) * time.Millisecond, silent: h.Unanswered,
 		})
 		if h.LatencyNs > 0 {
 			hosts[len(hosts)-1].Latency = time.Duration(h.LatencyNs)
@@ -95,16 +95,20 @@ const stateAway = "away"
 // How hosts are probed before a submission.
 const (
 	probes      = 3
-	probesAtOne = 64 // hosts at a time
-	probeTime   = 5 * time.Second
+	probesAtOne = 64                     // hosts at a time
+	probeTime   = 5 * time.Second        // for all of them
+	probesQuiet = 500 * time.Millisecond // without another answer, if those that have answered are enough
 )
 
-// Measure measures the unknown latencies of hosts that are up, and returns the hosts nearest first;
-// those without a measurement come last, with the reason. The order is that of package latency,
+var errUnanswered = errors.New("it does not answer this node's helper")
+
+// Measure measures the unknown latencies of hosts that are up, for a bounded time, and returns the hosts
+// nearest first; those without a measurement come last, with the reason. It waits for none that the helper
+// has asked in vain, and not long for others once those that have answered are enough; enough may be nil. The order is that of package latency,
 // seeded with the helper's order: equally distant sites keep their places and hosts of a site are
 // in the order of their names, whatever the noise, so that a job that is started twice runs on the
 // same hosts.
-func (g *Grid) Measure(ctx context.Context, hosts []Host) []Host {
+func (g *Grid) Measure(ctx context.Context, hosts []Host, enough func(answered []Host) bool) []Host {
 	slices.SortFunc(hosts, func(a, b Host) int { return cmp.Compare(a.listed, b.listed) })
 	table := latency.NewTable(latency.Config{Probes: probes})
 	nodes := make([]overlay.NodeID, len(hosts))
@@ -114,23 +118,37 @@ func (g *Grid) Measure(ctx context.Context, hosts []Host) []Host {
 	}
 	table.Adopt(nodes)
 	times := make([][]time.Duration, len(hosts))
-	var pinging sync.WaitGroup
-	room := make(chan struct{}, probesAtOne)
+	var answered []Host
 	for i, h := range hosts {
 		if h.Latency != allocate.UnknownLatency {
 			times[i] = []time.Duration{h.Latency}
-			continue
+			answered = append(answered, h)
+		} else if h.silent {
+			hosts[i].Fault = errUnanswered
 		}
-		if h.State == stateAway || h.Jobs == 0 {
-			continue
-		}
-		room <- struct{}{}
-		pinging.Go(func() {
-			defer func() { <-room }()
-			times[i], hosts[i].Fault = g.ping(ctx, hosts[i].Node)
-		})
 	}
-	pinging.Wait()
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTime, errors.New("no answer in time"))
+	defer cancel()
+	quiet := time.AfterFunc(probeTime, cancel)
+	defer quiet.Stop()
+	note := func(more ...Host) {
+		if answered = append(answered, more...); enough != nil && enough(answered) {
+			quiet.Reset(probesQuiet)
+		}
+	}
+	note()
+	asks := func(h Host) bool {
+		return h.Latency == allocate.UnknownLatency && !h.silent && h.State != stateAway && h.Jobs > 0
+	}
+	faults := askHosts(ctx, hosts, asks, func(ctx context.Context, i int) (err error) {
+		times[i], err = g.ping(ctx, hosts[i].Node)
+		return err
+	}, func(i int) { note(hosts[i]) })
+	for i, err := range faults {
+		if err != nil {
+			hosts[i].Fault = err
+		}
+	}
 	now := time.Now()
 	for i, node := range nodes {
 		for _, rtt := range times[i] {
@@ -150,8 +168,7 @@ func (g *Grid) Measure(ctx context.Context, hosts []Host) []Host {
 
 // ping measures a node. The first call may have to set up the path and is not measured.
 func (g *Grid) ping(ctx context.Context, node overlay.NodeID) ([]time.Duration, error) {
-	ctx, cancel := context.WithTimeoutCause(nodeservice.At(ctx, node), probeTime, errors.New("no answer in time"))
-	defer cancel()
+	ctx = nodeservice.At(ctx, node)
 	var times []time.Duration
 	for i := range probes + 1 {
 		start := time.Now()

@@ -135,6 +135,23 @@ func (j *Job) environment() []string {
 	return env
 }
 
+// enough reports whether hosts would do for the job, so that not all others need to be waited for.
+func (j *Job) enough(hosts []Host) bool {
+	if j.Profile != nil || len(j.Hosts) > 0 {
+		return false // each one may matter
+	}
+	need, room := j.Place.Processes(), 0
+	for _, h := range hosts {
+		if h.Jobs > 0 {
+			room += min(h.Processes, j.Place.Ranks)
+		}
+	}
+	if j.strategy() == (allocate.Spread{}).Name() {
+		return len(hosts) >= need && room >= need
+	}
+	return len(hosts) >= j.Place.Copies && room >= need
+}
+
 // strategy returns the name of the strategy, if one places the job.
 func (j *Job) strategy() string { return cmp.Or(j.Strategy, allocate.DefaultStrategy(j.Place)) }
 

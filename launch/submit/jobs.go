@@ -23,6 +23,9 @@ import (
 // askTime bounds the calls to one node about jobs.
 const askTime = 10 * time.Second
 
+// askAllTime bounds those to all nodes.
+const askAllTime = 30 * time.Second
+
 // slowTime is after how long Grid.Slow is called.
 const slowTime = 2 * time.Second
 
@@ -160,15 +163,15 @@ func (g *Grid) Kill(ctx context.Context, name string) (id overlay.JobID, ended i
 	return j.ID, ended, errors.Join(all...)
 }
 
-// each calls f for every host, several at a time, and returns the errors.
+// each calls f for every host, several at a time, and returns the errors. Those that this node's helper has
+// asked in vain are not asked again.
 func (g *Grid) each(ctx context.Context, hosts []Host, f func(ctx context.Context, i int) error) map[overlay.NodeID]error {
+	ctx, cancel := context.WithTimeout(ctx, askAllTime)
+	defer cancel()
 	var (
-		mu     sync.Mutex
-		failed = map[overlay.NodeID]error{}
-		asking sync.WaitGroup
-		room   = make(chan struct{}, probesAtOne)
+		mu      sync.Mutex
+		waiting = map[overlay.NodeID]bool{} // guarded by mu
 	)
-	waiting := map[overlay.NodeID]bool{} // guarded by mu
 	slow := time.AfterFunc(slowTime, func() {
 		mu.Lock()
 		nodes := slices.SortedFunc(maps.Keys(waiting), func(a, b overlay.NodeID) int { return cmp.Compare(a.Key(), b.Key()) })
@@ -178,27 +181,27 @@ func (g *Grid) each(ctx context.Context, hosts []Host, f func(ctx context.Contex
 		}
 	})
 	defer slow.Stop()
-	for i, h := range hosts {
-		if h.State == stateAway {
-			continue
-		}
-		room <- struct{}{}
+	errs := askHosts(ctx, hosts, func(h Host) bool { return h.State != stateAway && !h.silent }, func(ctx context.Context, i int) error {
+		node := hosts[i].Node
+		ctx, cancel := context.WithTimeout(nodeservice.At(ctx, node), askTime)
+		defer cancel()
 		mu.Lock()
-		waiting[h.Node] = true
+		waiting[node] = true
 		mu.Unlock()
-		asking.Go(func() {
-			defer func() { <-room }()
-			ctx, cancel := context.WithTimeout(nodeservice.At(ctx, h.Node), askTime)
-			defer cancel()
-			err := f(ctx, i)
-			mu.Lock()
-			defer mu.Unlock()
-			delete(waiting, h.Node)
-			if err != nil {
-				failed[h.Node] = plain(err)
-			}
-		})
+		err := f(ctx, i)
+		mu.Lock()
+		delete(waiting, node)
+		mu.Unlock()
+		return plain(err)
+	}, func(int) {})
+	failed := map[overlay.NodeID]error{}
+	for i, h := range hosts {
+		if h.silent && h.State != stateAway {
+			errs[i] = errUnanswered
+		}
+		if errs[i] != nil {
+			failed[h.Node] = errs[i]
+		}
 	}
-	asking.Wait()
 	return failed
 }

@@ -114,14 +114,14 @@ func (p *placement) replicas(rank int) int {
 func place(j *Job, hosts []Host, between network) (*placement, error) {
 	p := &placement{job: j.Place, between: between, independent: j.Independent}
 	for _, h := range hosts {
-		if h.Jobs > 0 && h.Processes > 0 && h.State != stateAway {
+		if h.Jobs > 0 && h.Processes > 0 && h.State != stateAway && (!h.silent || len(j.Hosts) > 0) {
 			p.hosts = append(p.hosts, h)
 		}
 	}
 	var err error
 	switch {
 	case len(p.hosts) == 0 && len(j.Hosts) == 0:
-		err = &TooFew{Need: j.Place.Processes(), Err: errors.New("no host that is up takes jobs")}
+		err = &TooFew{Need: j.Place.Processes(), Err: errors.New("no host that is up, and answers, takes jobs")}
 	case j.Place.Graph != nil && (j.Profile != nil || ranksOf(j.Hosts) > 0):
 		err = errors.New("a job with a graph is placed by a strategy, not by a profile or a list of hosts with their ranks")
 	case j.Profile != nil:

@@ -231,7 +231,7 @@ func (r *replacement) attempt(g *Grid, j *Job, out *sink, without []overlay.Node
 	isLast := func(h Host) bool { return slices.Contains(last, h.Node.Site) }
 	first := slices.DeleteFunc(slices.Clone(p.hosts), isLast)
 	p.hosts = append(first, slices.DeleteFunc(p.hosts, func(h Host) bool { return !isLast(h) })...)
-	d, err := newDriver(g, j, p)
+	d, err := newDriver(g, j, p, bookTime)
 	if err != nil {
 		return err
 	}

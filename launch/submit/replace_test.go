@@ -291,7 +291,7 @@ func TestNotReplacedAtAFailedStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := newDriver(w.grid, j, p)
+	d, err := newDriver(w.grid, j, p, bookTime)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// waitStep is the interval between two queries for hosts.
-const waitStep = time.Second
+const (
+	waitStep = time.Second      // between two queries for hosts
+	findTime = 30 * time.Second // after which no other hosts are looked for in place of those that refuse a profile's job
+)
 
 // maxRefusals bounds the hosts that may refuse a profile's job before it is no longer matched with
 // others.
@@ -31,12 +33,13 @@ func Run(ctx context.Context, g *Grid, j *Job) (*Result, error) {
 		return nil, err
 	}
 	var waiting time.Time // since when; zero: it does not wait
-	until := time.Now().Add(j.Wait)
+	start := time.Now()
+	until := start.Add(j.Wait)
 	var without, occupied []overlay.NodeID
 	for {
-		a := attempt(ctx, g, j, without, waiting)
+		a := attempt(ctx, g, j, without, waiting, until)
 		occupied = append(occupied, a.occupied...)
-		if a.err != nil && j.Profile != nil && len(a.refused) > 0 && len(without) < maxRefusals && later(a.err) {
+		if a.err != nil && j.Profile != nil && len(a.refused) > 0 && len(without) < maxRefusals && later(a.err) && time.Since(start) < max(findTime, j.Wait) {
 			// The hosts were chosen before they were asked; others may accept.
 			without = append(without, a.refused...)
 			continue
@@ -66,9 +69,9 @@ type attempted struct {
 	err      error
 }
 
-// attempt makes one submission, without the hosts in without, of a job that waits since a time; zero: it
-// does not.
-func attempt(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID, waiting time.Time) (a attempted) {
+// attempt makes one submission, without the hosts in without, of a job that waits since a time, at most until
+// another; zero: it does not.
+func attempt(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID, waiting, until time.Time) (a attempted) {
 	p, err := find(ctx, g, j, without)
 	if err != nil {
 		return attempted{err: err}
@@ -76,7 +79,11 @@ func attempt(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID, wai
 	if !waiting.IsZero() {
 		p.waited = time.Since(waiting)
 	}
-	d, err := newDriver(g, j, p)
+	book := bookTime
+	if left := time.Until(until); j.Wait > 0 && left < book {
+		book = max(left, answerTime)
+	}
+	d, err := newDriver(g, j, p, book)
 	if err != nil {
 		return attempted{err: err}
 	}
@@ -123,7 +130,7 @@ func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*plac
 	var between network
 	if err == nil {
 		hosts = slices.DeleteFunc(hosts, func(h Host) bool { return slices.Contains(without, h.Node) })
-		hosts = g.Measure(ctx, hosts)
+		hosts = g.Measure(ctx, hosts, j.enough)
 		if latency, bandwidth := neededMeasurements(j); latency || bandwidth {
 			between = g.measureLinks(ctx, hosts, bandwidth, func(have, need int) {
 				if j.Progress != nil {

@@ -44,7 +44,9 @@ type world struct {
 	carried int             // bandwidths that were requested
 	busy    map[string]bool // sites that are being measured
 
-	unlisted bool // the list of hosts is unavailable
+	unlisted bool           // the list of hosts is unavailable
+	madeUp   []*gatepb.Host // at the end of the list; their calls are not answered
+	asked    int            // calls to those
 }
 
 // node is a node service for tests: the reservations are real, the processes are functions.
@@ -143,7 +145,15 @@ func newWorld(t *testing.T, names ...string) *world {
 
 func (w *world) of(ctx context.Context) (*node, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	n := w.nodes[strings.Join(md.Get("isthmus-node"), "")]
+	name := strings.Join(md.Get("isthmus-node"), "")
+	if slices.ContainsFunc(w.madeUp, func(h *gatepb.Host) bool { return h.Node == name }) {
+		w.mu.Lock()
+		w.asked++
+		w.mu.Unlock()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	n := w.nodes[name]
 	if n == nil || n.dead {
 		return nil, status.Errorf(codes.Unavailable, "node %q cannot be reached", md.Get("isthmus-node"))
 	}
@@ -160,6 +170,11 @@ func (w *world) Ping(ctx context.Context, _ *gatepb.PingRequest) (*gatepb.PingRe
 	return &gatepb.PingResponse{Jobs: uint32(len(n.node.List()))}, nil
 }
 
+func (w *world) Jobs(ctx context.Context, _ *gatepb.JobsRequest) (*gatepb.JobsResponse, error) {
+	_, err := w.of(ctx)
+	return &gatepb.JobsResponse{}, err
+}
+
 // Hosts gives every host a different latency, in the order in which they were named.
 func (w *world) Hosts(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
 	if w.unlisted {
@@ -170,6 +185,7 @@ func (w *world) Hosts(context.Context, *gatepb.HostsRequest) (*gatepb.HostsRespo
 		n := w.nodes[name]
 		r.Hosts = append(r.Hosts, &gatepb.Host{Node: name, Jobs: uint32(n.policy.Jobs), Processes: uint32(n.policy.Processes), State: "up", LatencyNs: uint64(i+1) * 1e6})
 	}
+	r.Hosts = append(r.Hosts, w.madeUp...)
 	return r, nil
 }
 

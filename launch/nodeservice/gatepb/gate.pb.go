@@ -3541,6 +3541,7 @@ type Host struct {
 	LatencyNs     uint64                 `protobuf:"varint,8,opt,name=latency_ns,json=latencyNs,proto3" json:"latency_ns,omitempty"` // round trip from this node; 0: not measured yet
 	Power         uint32                 `protobuf:"varint,9,opt,name=power,proto3" json:"power,omitempty"`                          // of all cores together, in millions of multiplications and additions a second; 0: unknown
 	Note          string                 `protobuf:"bytes,10,opt,name=note,proto3" json:"note,omitempty"`                            // for people: what is wrong with it all the same
+	Unanswered    bool                   `protobuf:"varint,11,opt,name=unanswered,proto3" json:"unanswered,omitempty"`               // this node has asked it, and had no answer; latency_ns is 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3643,6 +3644,13 @@ func (x *Host) GetNote() string {
 		return x.Note
 	}
 	return ""
+}
+
+func (x *Host) GetUnanswered() bool {
+	if x != nil {
+		return x.Unanswered
+	}
+	return false
 }
 
 // ToAgent is a message of a helper. Exactly one field is set.
@@ -4658,7 +4666,7 @@ const file_gate_proto_rawDesc = "" +
 	"\fHostsRequest\"R\n" +
 	"\rHostsResponse\x12+\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x15.isthmus.gate.v1.HostR\x05hosts\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\tR\x05stale\"\xf2\x01\n" +
+	"\x05stale\x18\x02 \x01(\tR\x05stale\"\x92\x02\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\rR\x04jobs\x12\x1c\n" +
@@ -4671,7 +4679,10 @@ const file_gate_proto_rawDesc = "" +
 	"latency_ns\x18\b \x01(\x04R\tlatencyNs\x12\x14\n" +
 	"\x05power\x18\t \x01(\rR\x05power\x12\x12\n" +
 	"\x04note\x18\n" +
-	" \x01(\tR\x04note\"\x92\x03\n" +
+	" \x01(\tR\x04note\x12\x1e\n" +
+	"\n" +
+	"unanswered\x18\v \x01(\bR\n" +
+	"unanswered\"\x92\x03\n" +
 	"\aToAgent\x12+\n" +
 	"\x04open\x18\x01 \x01(\v2\x15.isthmus.gate.v1.OpenH\x00R\x04open\x120\n" +
 	"\x04file\x18\x02 \x01(\v2\x1a.isthmus.gate.v1.StagePartH\x00R\x04file\x121\n" +
