@@ -99,7 +99,7 @@ func readLine(c *net.UnixConn) (line []byte, file *os.File, err error) {
 				}
 			}
 		}
-		line = append(line, buf[:n]...)
+		line = append(line, buf[:max(0, n)]...) // n is -1 after an error
 		if end := bytes.IndexByte(line, '\n'); end >= 0 {
 			return line[:end], file, nil
 		}

@@ -2,7 +2,12 @@ package starter
 
 import (
 	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 )
 
 var question = request{Do: doStart, Name: "0123456789abcdef", Identity: "alice@a/n1", Folder: "/jobs", Memory: 1, CPU: 2}
@@ -32,6 +37,24 @@ func TestQuestions(t *testing.T) {
 		if bad.check() == nil {
 			t.Errorf("%s is taken", what)
 		}
+	}
+}
+
+// A line that does not come in time is an error, for the helper that waits for an answer, and for the starter.
+func TestNoLineInTime(t *testing.T) {
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	c, err := net.DialUnix("unix", nil, ln.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetReadDeadline(time.Unix(1, 0))
+	if _, _, err := readLine(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
 	}
 }
 
