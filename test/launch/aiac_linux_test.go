@@ -475,9 +475,9 @@ func TestAiacFaults(t *testing.T) {
 			return
 		}
 		f := aiacFaults[i%len(aiacFaults)]
-		c.Runs[f.name]++
 		name := fmt.Sprintf("%d %s", i, f.name)
 		if !w.kills(t, name, "", func(r *killRun) {
+			c.Runs[f.name]++
 			(&aiacRun{killRun: r, rng: rand.New(rand.NewPCG(c.Seed, uint64(i)))}).suffers(f, &c)
 		}) {
 			c.Failed = append(c.Failed, name)
