@@ -18,9 +18,8 @@ import (
 
 // permitted removes from r the reflectors that the settings deny; r may be nil.
 func (h *Helper) permitted(r *controlpb.ReflectorsResponse) *controlpb.ReflectorsResponse {
-	if rule := h.opts.Rule; r != nil {
-		r.Tcp, r.Stun = rule.Without(r.Tcp), rule.Without(r.Stun)
-		r.Tcp6, r.Stun6 = rule.Without(r.Tcp6), rule.Without(r.Stun6)
+	if r != nil {
+		coordinate.Filter(r, h.opts.Rule.Without)
 	}
 	return r
 }

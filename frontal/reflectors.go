@@ -5,6 +5,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 )
 
 // Bearings queries the broker for every caller: the answer contains a clock reading.
@@ -33,9 +34,8 @@ func (d *directoryServer) CallBack(ctx context.Context, req *controlpb.CallBackR
 // reflectors is the broker's answer without what the settings deny.
 func (f *Frontal) reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	resp, err := f.up.Bearings(ctx, req)
-	if rule := f.config().rule(); err == nil {
-		resp.Tcp, resp.Stun = rule.Without(resp.Tcp), rule.Without(resp.Stun)
-		resp.Tcp6, resp.Stun6 = rule.Without(resp.Tcp6), rule.Without(resp.Stun6)
+	if err == nil {
+		coordinate.Filter(resp, f.config().rule().Without)
 	}
 	return resp, err
 }

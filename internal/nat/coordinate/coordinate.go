@@ -66,6 +66,13 @@ type Reflectors struct {
 	Clock  string           // name of the broker; "" if it does not say it
 }
 
+// Filter reduces each list of addresses in the directory's answer to what keep returns of it.
+func Filter(m *controlpb.ReflectorsResponse, keep func([]string) []string) {
+	for _, list := range []*[]string{&m.Tcp, &m.Stun, &m.Tcp6, &m.Stun6, &m.Own} {
+		*list = keep(*list)
+	}
+}
+
 // ReadReflectors checks and converts the directory's answer.
 func ReadReflectors(m *controlpb.ReflectorsResponse) (b Reflectors, err error) {
 	parse := func(texts []string) (out []netip.AddrPort) {

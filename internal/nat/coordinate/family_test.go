@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -94,6 +96,23 @@ func TestReadReflectors(t *testing.T) {
 		}
 		if got := clockOf(b, same, simopen.Mapping{Seen: seen}); fmt.Sprint(same) != tc.asked || got != tc.clock || len(b.Clocks) != tc.clocks {
 			t.Errorf("%s: asks %v and takes the time from %d, or at %v; want %s and %d", tc.what, same, got, b.Clocks, tc.asked, tc.clock)
+		}
+	}
+}
+
+// No list of the answer is left out when addresses are denied.
+func TestFilter(t *testing.T) {
+	m := new(controlpb.ReflectorsResponse)
+	fields := m.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		if f := fields.Get(i); f.IsList() {
+			m.ProtoReflect().Mutable(f).List().Append(protoreflect.ValueOfString("192.0.2.1:443"))
+		}
+	}
+	Filter(m, func([]string) []string { return nil })
+	for i := range fields.Len() {
+		if f := fields.Get(i); f.IsList() && m.ProtoReflect().Has(f) {
+			t.Errorf("%s still has addresses", f.Name())
 		}
 	}
 }
