@@ -90,12 +90,8 @@ func (b *Broker) ownAddresses(s *control.Session) []reflectorAddress {
 	if at.Addr().IsUnspecified() && !b.cfg.AllowLoopback { // a frontal on this host shows an address that no node can reach
 		own = netip.AddrPortFrom(multihome.Outward(own.Addr()), own.Port())
 	}
-	var other netip.AddrPort
-	if at.Addr().IsUnspecified() && at.Addr().Is6() {
-		other = netip.AddrPortFrom(multihome.Beside(own.Addr()), at.Port())
-	}
 	var all []reflectorAddress
-	for _, tcp := range ofBothVersions(b.cfg.Advertise, own, other) {
+	for _, tcp := range ofBothVersions(b.cfg.Advertise, own, otherThan(own.Addr(), at, multihome.Beside)) {
 		a := reflectorAddress{tcp: tcp}
 		if sockets := b.reflector.sockets; sockets != nil && sockets.Serves(tcp.Addr()) {
 			a.stun = netip.AddrPortFrom(tcp.Addr(), sockets.Port())
@@ -103,6 +99,15 @@ func (b *Broker) ownAddresses(s *control.Session) []reflectorAddress {
 		all = append(all, a)
 	}
 	return all
+}
+
+// otherThan returns where a listener is reached over the IP version that is not own's, given the host's
+// address beside own; not valid if it does not listen there.
+func otherThan(own netip.Addr, listening netip.AddrPort, beside func(netip.Addr) netip.Addr) netip.AddrPort {
+	if ip := listening.Addr(); !ip.IsUnspecified() || !ip.Is6() { // [::] is IPv4's, too
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(beside(own), listening.Port())
 }
 
 // Bearings implements controlpb.DirectoryServer.

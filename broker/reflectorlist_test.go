@@ -45,6 +45,28 @@ func TestOfBothVersions(t *testing.T) {
 	}
 }
 
+// Only a broker that listens on all addresses of both versions has another one.
+func TestOtherThan(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	beside := func(ip netip.Addr) netip.Addr {
+		if ip == v4 {
+			return v6
+		}
+		return v4
+	}
+	for listening, want := range map[string]map[netip.Addr]string{
+		"[::]:4443":     {v4: "[2001:db8::1]:4443", v6: "192.0.2.1:4443"},
+		"0.0.0.0:443":   {v4: "invalid AddrPort"},
+		"192.0.2.1:443": {v4: "invalid AddrPort"},
+	} {
+		for own, want := range want {
+			if got := otherThan(own, netip.MustParseAddrPort(listening), beside); got.String() != want {
+				t.Errorf("%s, a session to %v: %v, want %s", listening, own, got, want)
+			}
+		}
+	}
+}
+
 // A proxy with both versions is named by both, whichever it offers first; and so is the broker for a
 // session over either.
 func TestListReflectors(t *testing.T) {
