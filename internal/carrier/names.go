@@ -40,8 +40,8 @@ var names = nameCache{lookup: func(ctx context.Context, host string) ([]netip.Ad
 type nameCache struct {
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
-	mu    sync.Mutex // guards the fields below
-	known map[string]*hostAddresses
+	mu     sync.Mutex // guards the fields below
+	cached map[string]*hostAddresses
 }
 
 // hostAddresses is what is known of one name.
@@ -73,7 +73,7 @@ func (l *lookup) await(ctx context.Context) ([]netip.Addr, error) {
 func (c *nameCache) get(host string, now time.Time) ([]netip.Addr, *lookup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.known[host]
+	e := c.cached[host]
 	switch {
 	case e == nil:
 		e = c.add(host)
@@ -89,20 +89,20 @@ func (c *nameCache) get(host string, now time.Time) ([]netip.Addr, *lookup) {
 
 // add returns a new entry. mu is held.
 func (c *nameCache) add(host string) *hostAddresses {
-	if c.known == nil {
-		c.known = map[string]*hostAddresses{}
+	if c.cached == nil {
+		c.cached = map[string]*hostAddresses{}
 	}
-	if len(c.known) >= maxNames {
+	if len(c.cached) >= maxNames {
 		oldest := host
-		for name, e := range c.known {
-			if first := c.known[oldest]; first == nil || e.at.Before(first.at) {
+		for name, e := range c.cached {
+			if first := c.cached[oldest]; first == nil || e.at.Before(first.at) {
 				oldest = name
 			}
 		}
-		delete(c.known, oldest) // a lookup under way notifies those who wait for it nevertheless
+		delete(c.cached, oldest) // a lookup under way notifies those who wait for it nevertheless
 	}
 	e := new(hostAddresses)
-	c.known[host] = e
+	c.cached[host] = e
 	return e
 }
 
@@ -123,8 +123,8 @@ func (c *nameCache) run(host string, e *hostAddresses) {
 	l := e.begun
 	if e.begun, l.addrs, l.err = nil, addrs, err; err == nil {
 		e.last, e.at = addrs, time.Now()
-	} else if e.last == nil && c.known[host] == e {
-		delete(c.known, host)
+	} else if e.last == nil && c.cached[host] == e {
+		delete(c.cached, host)
 	}
 	close(l.done)
 }

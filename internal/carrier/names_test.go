@@ -150,7 +150,7 @@ func TestNameErrors(t *testing.T) {
 			if _, err := dialName(t.Context(), c, nil); !errors.Is(err, tc.class) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v, want %v: %s", err, tc.class, tc.says)
 			}
-			if len(c.known) > 0 {
+			if len(c.cached) > 0 {
 				t.Error("a name without addresses is remembered")
 			}
 		})
@@ -190,8 +190,8 @@ func TestNameLookups(t *testing.T) {
 		for i := range 2 * maxNames {
 			c.resolve(t.Context(), fmt.Sprintf("host%d.example:1", i))
 		}
-		if len(c.known) != maxNames || c.known[fmt.Sprintf("host%d.example", 2*maxNames-1)] == nil {
-			t.Errorf("%d names are remembered", len(c.known))
+		if len(c.cached) != maxNames || c.cached[fmt.Sprintf("host%d.example", 2*maxNames-1)] == nil {
+			t.Errorf("%d names are remembered", len(c.cached))
 		}
 	})
 }
