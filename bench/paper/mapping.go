@@ -76,7 +76,7 @@ var orders = map[string]string{
 func sizes(testbed mapping.Testbed) experiment {
 	larger := testbed
 	larger.Rows = 5_000_000
-	e := experiment{name: "jace-table-1", paper: jace, item: "table 1", minutes: .1, size: simulatedOn + "; 64 tasks"}
+	e := experiment{name: "jace-table-1", paper: jace, item: "table 1", minutes: .05, size: simulatedOn + "; 64 tasks"}
 	for _, seconds := range coreSeconds {
 		e.claims = append(e.claims,
 			claim{at(seconds) + "550000", at(seconds) + "gain of SMa with 550000 rows", "31 %", "%", some, 100, byPower},
@@ -139,7 +139,7 @@ func ofParameters(of figures, at string) {
 
 // gained returns the experiment of a table, with the claims that each mapping gains.
 func gained(number int, testbed mapping.Testbed, mappers []mapper) experiment {
-	e := experiment{name: fmt.Sprintf("jace-table-%d", number), paper: jace, item: fmt.Sprintf("table %d", number), minutes: .1,
+	e := experiment{name: fmt.Sprintf("jace-table-%d", number), paper: jace, item: fmt.Sprintf("table %d", number), minutes: .05,
 		size: simulatedOn}
 	for _, seconds := range coreSeconds {
 		for _, m := range mappers {

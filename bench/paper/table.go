@@ -74,7 +74,7 @@ const sharedMemory = "the article's processes contend for a host's memory; here 
 
 // table has all that is measured.
 var table = append([]experiment{
-	{"qcg-table-1", qcg, "table 1", 0.5, "", Options.latencies, []claim{
+	{"qcg-table-1", qcg, "table 1", .7, "", Options.latencies, []claim{
 		{"direct", "a direct connection takes as long as the network", "8.0 of 8.1 ms: 0.99", "times", 0.98, 1.1, ""},
 		{"traversing", "so does traversing", "8.0 of 8.0 ms: 1.00", "times", 0.9, 1.1, ""},
 		{"near proxy", "a proxy in the site of one end adds little", "8.4 of 7.8 ms: 1.08", "times", 1, 1.15, ""},
@@ -129,7 +129,7 @@ var table = append([]experiment{
 		{"short", "a reduction of 8 bytes by sites is faster than a flat pipeline", "better for short ones; figure only", "times", 0, 1, ""},
 		{"crossing", "a flat pipeline is faster from so many bytes on (0: never)", fmt.Sprint(articleCrossing), "bytes", articleCrossing / 4, 4 * articleCrossing, ""},
 	}},
-	{"qcg-figure-5c", qcg, "figure 5 (c)", .5, "one host of 4 ranks", Options.hostReduce, []claim{
+	{"qcg-figure-5c", qcg, "figure 5 (c)", .1, "one host of 4 ranks", Options.hostReduce, []claim{
 		{"worst", "on a host, a reduction over shared memory is not slower than a flat pipeline at any size", "better; figure only", "times at most", 0, 1.05, ""},
 	}},
 	{"qcg-figure-7", qcg, "figure 7", 4, "12 to 48 processes in place of 180, whose speed is emulated", Options.ray2mesh, []claim{
@@ -138,7 +138,7 @@ var table = append([]experiment{
 		{"gain", fmt.Sprintf("with as many workers they gain, on %d processes", mostProcesses), "35 % on 180", "%", 1, 100, ""},
 		{"sites", fmt.Sprintf("in a job without groups bosses are those of sites, which takes, on %d processes, beside those of a job profile's groups", mostProcesses), "not measured", "times", .85, 1.15, ""},
 	}},
-	{"qcg-figure-9", qcg, "figure 9", 4, "a processor of each site, limited to a half, and 4194304 rows at most", Options.tsqr, []claim{
+	{"qcg-figure-9", qcg, "figure 9", 3.5, "a processor of each site, limited to a half, and 4194304 rows at most", Options.tsqr, []claim{
 		{"from", "TSQR is fastest on 4 sites from so many rows on (0: never)", "500000", "rows", shortest, 1 << 20, ""},
 		{"columns from", "column by column that takes so many times as many rows, or more", "20", "times", 1 + some, inf, ""},
 		{"gain", fmt.Sprintf("TSQR of %d rows is as many times as fast on 4 sites", tallest), "about 4", "times", 3, 4.4, ""},
@@ -152,7 +152,7 @@ var table = append([]experiment{
 		{"second", "spread: of 400 so many are the second one of a host of nancy", "50 by its algorithm; figure only", "processes", 1, 60, ""},
 		{"agree", "hosts and processes of a site are as many as the article's algorithms give", "by its measured latencies some sites interleave from 300 on", "of all", .9, 1, anAnswer},
 	}},
-	{"p2p-alloc-figure-4", p2pAlloc, "figure 4", 2, "an eighth of the hosts and ranks, IS of class W, EP of class S. That processes of a host share its memory cannot show", Options.kernels, []claim{
+	{"p2p-alloc-figure-4", p2pAlloc, "figure 4", 1.5, "an eighth of the hosts and ranks, IS of class W, EP of class S. That processes of a host share its memory cannot show", Options.kernels, []claim{
 		{"is, few", fmt.Sprintf("IS on %d ranks, within one site by either strategy: spread over concentrate", fewRanks), "at most 1, on 32; figure only", "times", 0, 1.1, sharedMemory},
 		{"is, many", fmt.Sprintf("IS on %d ranks, when spread leaves the site: spread over concentrate", manyRanks), "slower, from 64 on; figure only", "times", 1.1, inf, ""},
 		{"is, most", fmt.Sprintf("IS on %d ranks", mostRanks), "slower; figure only", "times", 1.1, inf, ""},
@@ -161,11 +161,11 @@ var table = append([]experiment{
 		{"ep, many", fmt.Sprintf("EP on %d ranks, when spread leaves the site: spread over concentrate", manyRanks), "slightly below 1; figure only", "times", 0.8, 1.2, ""},
 		{"ep, most", fmt.Sprintf("EP on %d ranks", mostRanks), "slightly below 1; equal on 512; figure only", "times", 0.8, 1.2, ""},
 	}},
-	{"p2p-robust-figure-5", p2pRobust, "figure 5", 1, "4 ranks of class W in place of 8 of class B", Options.replicas, []claim{
+	{"p2p-robust-figure-5", p2pRobust, "figure 5", 1.5, "4 ranks of class W in place of 8 of class B", Options.replicas, []claim{
 		{"linear", "the time of IS is linear in the number of replicas, when one sends to all", "linear; figure only", "R squared", 0.98, 1, ""},
 		{"slope", "and grows with it", "grows; figure only", "s per replica", some, inf, ""},
 	}},
-	{"jace-live", jace, "tables 2 to 5", 3, "16 tasks on 20 nodes in 5 sites, 74 cores of a fortieth of a processor each, and 22000 rows", Options.live, []claim{
+	{"jace-live", jace, "tables 2 to 5", 2, "16 tasks on 20 nodes in 5 sites, 74 cores of a fortieth of a processor each, and 22000 rows", Options.live, []claim{
 		{"SMa", "with real processes, gain of SMa", "27 to 37 %", "%", some, 100, byPower},
 		{"AIAC-QM", "gain of AIAC-QM", "33 to 52 %", "%", some, 100, ""},
 		{"F-EC", "gain of F-EC", "23 to 46 %", "%", some, 100, byPower},
