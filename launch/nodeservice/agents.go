@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
@@ -218,9 +220,9 @@ func (b *booking) checkFolder(folder string) error {
 	return nil
 }
 
-// maxDials is how often a node service tries to reach an agent after its connection broke, up to 20
-// s each if it does not answer, before it kills the agent.
-const maxDials = 2
+// maxConnects is how many connections with an agent may fail in a row, up to 20 s each if it does not
+// answer, before the node service kills the agent. After twice as many it gives the agent up.
+const maxConnects = 3
 
 // readAgent handles the agent's messages until the agent ends or the node service leaves it. If the
 // connection breaks, readAgent connects again: when the guard has ended too, the kernel has closed
@@ -228,24 +230,23 @@ const maxDials = 2
 // the agent.
 func (b *booking) readAgent(link *jobagent.Link) {
 	adopted := link == nil
-	for tries := 0; ; {
-		for link != nil {
-			m, err := link.Receive()
-			if err == nil {
-				err = b.handleAgent(m)
-			}
+	c := newConduct(time.Now())
+	for {
+		if link != nil {
+			c.connected(time.Now())
+			err := b.hear(link, c)
+			link.Close()
 			if errors.Is(err, jobagent.ErrMessage) { // it would come again
 				b.endFor(err)
 				b.k.starter.Kill(b.name)
 			}
-			if err != nil {
-				link.Close()
-				link = nil
-				continue
-			}
-			tries = 0
+			b.pauseAgent(c, errors.New("it hangs up"))
 		}
 		if b.isLeft() {
+			return
+		}
+		if c.tries > 2*maxConnects { // what answers cannot be ended and stays; if it is the agent, its guard waits for it
+			b.died()
 			return
 		}
 		var err error
@@ -265,15 +266,52 @@ func (b *booking) readAgent(link *jobagent.Link) {
 			b.died()
 			return
 		default:
-			b.k.log.Warn("a job agent does not answer", "job", string(b.ask.Job), "agent", b.name, "error", err)
-			if tries++; tries >= maxDials {
-				b.k.starter.Kill(b.name)
-			}
-			if tries > 2*maxDials { // the agent cannot be ended and stays; its guard waits for it
-				b.died()
-				return
-			}
+			b.pauseAgent(c, err)
 		}
+	}
+}
+
+// hear handles the messages of one connection, until it breaks.
+func (b *booking) hear(link *jobagent.Link, c *conduct) error {
+	for {
+		m, err := link.Receive()
+		if err != nil {
+			return err
+		}
+		b.wait(c.took(proto.Size(m), time.Now()))
+		if m.GetFault() != nil {
+			if c.faulted {
+				continue // the first has ended the job
+			}
+			c.faulted = true
+		}
+		if err := b.handleAgent(m); err != nil {
+			return err
+		}
+	}
+}
+
+// pauseAgent waits after a connection with the agent that broke, or could not be made, and kills an agent
+// with which that happens again and again.
+func (b *booking) pauseAgent(c *conduct, err error) {
+	pause := c.failed(time.Now())
+	if c.tries > 1 {
+		b.k.log.Warn("a job agent does not answer", "job", string(b.ask.Job), "agent", b.name, "error", err)
+	}
+	if c.tries >= maxConnects {
+		b.k.starter.Kill(b.name)
+	}
+	b.wait(pause)
+}
+
+// wait waits, unless the node service leaves the booking.
+func (b *booking) wait(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-b.leave:
 	}
 }
 

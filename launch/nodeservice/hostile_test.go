@@ -1,14 +1,19 @@
 package nodeservice
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -21,6 +26,7 @@ import (
 type impostor struct {
 	folder  string // the job's folder that they report
 	account Account
+	says    func(net.Conn) // after its answer to Open; nil: nothing
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -47,6 +53,10 @@ func (i *impostor) Start(_ Asker, _ string, s jobagent.Spec) (Account, error) {
 			i.mu.Unlock()
 			b, _ := proto.Marshal(&gatepb.FromAgent{Say: &gatepb.FromAgent_Opened{Opened: &gatepb.Opened{Version: 1, Folder: []byte(i.folder)}}})
 			c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
+			if i.says != nil {
+				c.Read(make([]byte, 4096)) // Open; unread, it would reset the connection
+				i.says(c)
+			}
 			go io.Copy(io.Discard, c) // ends with the connection
 		}
 	}()
@@ -99,5 +109,93 @@ func TestAgentNamesAnotherFolder(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// lines counts what a node service logs.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n.Add(1)
+	return len(p), nil
+}
+
+// Who has taken an agent's socket can neither fill the helper's log nor keep it busy with new connections: the
+// job ends.
+func TestAgentsOfNoConduct(t *testing.T) {
+	fault, _ := proto.Marshal(&gatepb.FromAgent{Say: &gatepb.FromAgent_Fault{Fault: &gatepb.Fault{Text: []byte("again")}}})
+	fault = append(binary.BigEndian.AppendUint32(nil, uint32(len(fault))), fault...)
+	for name, says := range map[string]func(net.Conn){
+		"faults":   func(c net.Conn) { c.Write(bytes.Repeat(fault, 2000)); c.Close() },
+		"hangs up": func(c net.Conn) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			there, log := &impostor{says: says}, &lines{}
+			h := newHost(t, func(o *Options) {
+				o.Starter, o.Log = there, slog.New(slog.NewTextHandler(log, nil))
+			})
+			there.folder = filepath.Join(h.jobs(), "job-1")
+			c := h.talk().booked()
+			c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"})}) // its answer, or the first failure, comes first
+			h.until("the agent's end", func() bool {
+				ended := false
+				h.do(func(time.Time) {
+					ended = true
+					for _, b := range h.bookings {
+						select {
+						case <-b.agentGone:
+						default:
+							ended = false
+						}
+					}
+				})
+				return ended
+			})
+			there.mu.Lock()
+			defer there.mu.Unlock()
+			if n := len(there.conns); n > 2*maxConnects+2 {
+				t.Errorf("%d connections were made", n)
+			}
+			if n := log.n.Load(); n > 20 {
+				t.Errorf("%d lines were logged", n)
+			}
+			c.cancel() // waits for no acknowledgement
+		})
+	}
+}
+
+// Messages come at the rate that is permitted, whatever their sizes; an idle time saves no more than a burst. Connections that do
+// not last are made ever more slowly.
+func TestConductOfAgents(t *testing.T) {
+	for _, size := range []int{0, 1 << 10, 32 << 10, 4 << 20} {
+		now := time.Unix(1e9, 0)
+		c := newConduct(now)
+		now = now.Add(time.Hour)
+		start, taken := now, 0
+		for now.Sub(start) < 10*time.Second {
+			now = now.Add(c.took(size, now) + 1)
+			taken += size + messageCost
+		}
+		if most := agentBurst + 10*agentRate + size + messageCost; taken > most || taken < most*9/10 {
+			t.Errorf("messages of %d bytes: %d bytes in 10 s, want almost %d", size, taken, most)
+		}
+	}
+	now := time.Unix(1e9, 0)
+	c := newConduct(now)
+	var pauses []time.Duration
+	for range 8 {
+		c.connected(now)
+		pauses = append(pauses, c.failed(now)/time.Millisecond)
+	}
+	if want := []time.Duration{0, 100, 200, 400, 800, 1600, 1600, 1600}; !slices.Equal(pauses, want) {
+		t.Errorf("%d ms, want %d", pauses, want)
+	}
+	c.failed(now) // no connection was made
+	if c.tries != 9 {
+		t.Errorf("%d tries", c.tries)
+	}
+	c.connected(now)
+	if pause := c.failed(now.Add(steadyTime)); pause != 0 || c.tries != 1 {
+		t.Errorf("after a connection that lasted: %v, %d tries", pause, c.tries)
 	}
 }
