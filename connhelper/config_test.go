@@ -5,11 +5,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
+	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -135,5 +137,19 @@ func TestNeedsIPv4Port(t *testing.T) {
 		if got := needsIPv4Port(tc.local, tc.other, tc.profile); got != tc.want {
 			t.Errorf("%s: %v", tc.what, got)
 		}
+	}
+}
+
+// A helper knows the networks that its host is in, except for a grid on one host.
+func TestHostAddresses(t *testing.T) {
+	if all := hostAddresses(); !slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Addr().IsLoopback() }) {
+		t.Skipf("no loopback address among %v", all)
+	}
+	own := netrule.Networks(hostAddresses())
+	if got := (Config{}).rule().Own; !slices.Equal(got, own) {
+		t.Errorf("its own networks are %v, want %v", got, own)
+	}
+	if got := (Config{AllowLoopback: true}).rule().Own; got != nil {
+		t.Errorf("a grid on one host has own networks %v", got)
 	}
 }

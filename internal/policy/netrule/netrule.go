@@ -1,6 +1,6 @@
 // Package netrule decides which addresses a host may contact at the request of others: by its
-// admin's list of denied networks, and by the rule that a process of another site is not contacted
-// on private networks, which are probably the local ones. It is pure: it resolves nothing and dials
+// admin's list of denied networks, and by the rules that a process of another site is not contacted
+// on private networks, which are probably the local ones, nor on those that the host is in. It is pure: it resolves nothing and dials
 // nothing.
 package netrule
 
@@ -23,7 +23,18 @@ var translated = []netip.Prefix{
 // network with other sites.
 type Rule struct {
 	Deny    []netip.Prefix // never contacted, at anyone's request
-	Private []netip.Prefix // where processes of other sites may be, although private
+	Private []netip.Prefix // where processes of other sites may be, although private or the host's own
+	Own     []netip.Prefix // those that the host is in: behind the site's firewall, whose neighbours others must not have dialled
+}
+
+// Networks returns those of a host's addresses that have other hosts.
+func Networks(addresses []netip.Prefix) (own []netip.Prefix) {
+	for _, p := range addresses {
+		if ip := p.Addr(); !p.IsSingleIP() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsMulticast() {
+			own = append(own, p.Masked())
+		}
+	}
+	return own
 }
 
 // private are the networks whose addresses mean another host in each site: RFC 1918, RFC 6598
@@ -53,7 +64,8 @@ func (r Rule) Without(list []string) []string {
 
 // Foreign is Denied for the address that a process of another site, or a daemon on its behalf,
 // gives as its own. It also fails with overlay.ErrForbidden for one that represents an IPv4
-// address, and for a private one, unless the settings declare that other sites are there.
+// address, and for a private one or one of the host's own networks, unless the settings declare that other
+// sites are there: of an own network by itself or a part of it, as a larger one may have been meant without it.
 func (r Rule) Foreign(ip netip.Addr) error {
 	if err := r.Denied(ip); err != nil {
 		return err
@@ -65,6 +77,13 @@ func (r Rule) Foreign(ip netip.Addr) error {
 	if i := index(private, ip); i >= 0 && index(r.Private, ip) < 0 {
 		return fmt.Errorf("%w: %v lies in %v: processes of other sites are not looked for on private networks (private lists those where they are)",
 			overlay.ErrForbidden, ip, private[i])
+	}
+	declared := func(own netip.Prefix) bool {
+		return slices.ContainsFunc(r.Private, func(p netip.Prefix) bool { return p.Contains(ip) && p.Bits() >= own.Bits() })
+	}
+	if i := slices.IndexFunc(r.Own, func(own netip.Prefix) bool { return own.Contains(ip) && !declared(own) }); i >= 0 {
+		return fmt.Errorf("%w: %v lies in %v, this host's own network: processes of other sites are not looked for there (private lists it if they are)",
+			overlay.ErrForbidden, ip, r.Own[i])
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestRule(t *testing.T) {
 		return in
 	}
 	for range 20_000 {
-		r := Rule{Deny: some(), Private: some()}
+		r := Rule{Deny: some(), Private: some(), Own: some()}
 		near := networks[rng.IntN(len(networks))].Addr().AsSlice()
 		for range rng.IntN(3) {
 			near[rng.IntN(len(near))] ^= 1 << rng.IntN(8)
@@ -50,6 +50,13 @@ func TestRule(t *testing.T) {
 		ip, _ := netip.AddrFromSlice(near)
 		denied := any(r.Deny, ip)
 		foreign := denied || any(translated, ip) && !ip.IsLoopback() || any(private, ip) && !any(r.Private, ip)
+		for _, own := range r.Own {
+			listed := false
+			for _, p := range r.Private {
+				listed = listed || within(p, ip) && p.Bits() >= own.Bits()
+			}
+			foreign = foreign || within(own, ip) && !listed
+		}
 		shown := ip
 		if ip.Is4() && rng.IntN(2) == 0 { // in its IPv6 form
 			shown = netip.AddrFrom16(ip.As16())
@@ -61,6 +68,32 @@ func TestRule(t *testing.T) {
 			if (c.err != nil) != c.want || c.err != nil && !errors.Is(c.err, overlay.ErrForbidden) {
 				t.Fatalf("%s of %v by %+v: %v", what, shown, r, c.err)
 			}
+		}
+	}
+}
+
+// A neighbour is behind the host's own firewall, also at a public address.
+func TestOwnNetworks(t *testing.T) {
+	own := Networks([]netip.Prefix{
+		netip.MustParsePrefix("192.0.2.17/24"), netip.MustParsePrefix("2001:db8:1::5/64"), netip.MustParsePrefix("198.51.100.1/32"),
+		netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("fe80::1/64"), netip.MustParsePrefix("10.1.2.3/24"),
+	})
+	for _, c := range []struct {
+		private, ip string
+		ok          bool
+	}{
+		{"", "192.0.2.80", false}, {"", "::ffff:192.0.2.80", false}, {"", "2001:db8:1::80", false},
+		{"", "192.0.3.80", true}, {"", "2001:db8:2::80", true}, {"", "198.51.100.1", true},
+		{"192.0.2.0/24", "192.0.2.80", true}, {"192.0.2.64/26", "192.0.2.80", true}, {"192.0.2.64/26", "192.0.2.17", false},
+		{"192.0.0.0/16", "192.0.2.80", false},
+		{"10.0.0.0/8", "10.1.3.80", true}, {"10.0.0.0/8", "10.1.2.80", false}, {"10.1.2.0/24", "10.1.2.80", true},
+	} {
+		r := Rule{Own: own}
+		if c.private != "" {
+			r.Private = []netip.Prefix{netip.MustParsePrefix(c.private)}
+		}
+		if err := r.Foreign(netip.MustParseAddr(c.ip)); (err == nil) != c.ok || err != nil && !errors.Is(err, overlay.ErrForbidden) {
+			t.Errorf("%s, private %q: %v", c.ip, c.private, err)
 		}
 	}
 }
