@@ -45,7 +45,11 @@ func run(role string) int {
 	case roleServe:
 		err = runAgent()
 	case roleSweep:
-		err = sweep(strings.Join(os.Args[2:], " "))
+		err = sweep()
+	case roleRemove:
+		err = removeFiles(strings.Join(os.Args[2:], " "))
+	case roleOrphans:
+		err = orphans(os.Args[2:])
 	case roleKill:
 		err = killTree(strings.Join(os.Args[2:], " "))
 	}

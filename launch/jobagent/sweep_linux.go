@@ -22,6 +22,39 @@ func othersOf(uid int) bool {
 	})
 }
 
+// AdoptOrphans makes this process the parent of processes whose guard, which it has started, was killed.
+func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// reapOrphans waits for an account's adopted processes that have ended, which nobody else does. Guards are left to
+// who started them.
+func reapOrphans(uid int, guards []int) {
+	for _, pid := range childrenOf(os.Getpid()) {
+		var stat syscall.Stat_t
+		if !slices.Contains(guards, pid) && syscall.Stat("/proc/"+strconv.Itoa(pid), &stat) == nil && int(stat.Uid) == uid && isZombie(pid) {
+			syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		}
+	}
+}
+
+// orphansOf returns the live children of a process that are an account's, except some. It asks the account's
+// processes, which it sees even where /proc hides the parent.
+func orphansOf(parent, uid int, except []int) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		var stat syscall.Stat_t
+		if err != nil || slices.Contains(except, pid) || syscall.Stat(dir, &stat) != nil || int(stat.Uid) != uid {
+			continue
+		}
+		text, _ := os.ReadFile(filepath.Join(dir, "stat"))
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(parent) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // removers remove the objects of System V inter-process communication, by the file that lists them.
 // These objects outlive the processes that created them.
 var removers = map[string]func(id int){

@@ -75,7 +75,10 @@ func TestSweep(t *testing.T) {
 			return all
 		}
 	}
-	if err := Sweep(&syscall.Credential{Uid: account, Gid: account}, folder); err != nil {
+	if err := Sweep(&syscall.Credential{Uid: account, Gid: account}); err != nil {
+		t.Error(err)
+	}
+	if err := RemoveFiles(&syscall.Credential{Uid: account, Gid: account}, folder); err != nil {
 		t.Error(err)
 	}
 	if all := left[account](); len(all) > 0 {
@@ -97,5 +100,41 @@ func TestObjectsOfAnAccount(t *testing.T) {
 	}
 	if got := objectsOf("", "semid", "1000"); got != nil {
 		t.Errorf("%v", got)
+	}
+}
+
+// What a job has left whose guard was killed is ended and reaped: also what has a session of its own. Another job's guard in
+// that account is not touched.
+func TestEndOrphans(t *testing.T) {
+	if uidMap, _ := os.ReadFile("/proc/self/uid_map"); os.Geteuid() != 0 || !strings.Contains(string(uidMap), "4294967295") {
+		t.Skip("this process cannot become another user")
+	}
+	if err := AdoptOrphans(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
+	account := &syscall.Credential{Uid: 1_987_654_323, Gid: 1_987_654_323}
+	start := func(argv ...string) *exec.Cmd {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: account}
+		return cmd
+	}
+	guard := start("sleep", "1000")
+	if err := guard.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { guard.Process.Kill(); guard.Wait() })
+	if err := start("sh", "-c", "setsid sleep 1000 & sleep 1000 & exit 0").Run(); err != nil {
+		t.Fatal(err)
+	}
+	except := []int{guard.Process.Pid, os.Getpid()}
+	if left := orphansOf(os.Getpid(), int(account.Uid), except); len(left) < 2 {
+		t.Fatalf("there are %v to end", left)
+	}
+	if err := EndOrphans(account, []int{guard.Process.Pid}); err != nil {
+		t.Error(err)
+	}
+	if left := orphansOf(os.Getpid(), int(account.Uid), except); len(left) > 0 || isZombie(guard.Process.Pid) {
+		t.Errorf("%v are left, or the guard is not", left)
 	}
 }

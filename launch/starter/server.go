@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/user"
@@ -48,7 +49,14 @@ type Server struct {
 	mu       sync.Mutex // guards the fields below
 	accounts *accounts
 	agents   map[string]*started // by name
+	fresh    uint32              // no job has had this account of the range and those after it, by the state file
+	clean    map[uint32]bool     // whether nothing of a job can be left in an account that had one since
+	sweep    func(*syscall.Credential) error
+	remove   func(c *syscall.Credential, folder string) error
 }
+
+// beingSwept is the submitter of an account whose last job's files are being removed: nobody.
+const beingSwept = "(being swept)"
 
 // started is a running agent.
 type started struct {
@@ -64,7 +72,7 @@ type started struct {
 // New returns a server that knows the agents an earlier one started.
 func New(opts Options) *Server {
 	s := &Server{
-		opts: opts, agents: map[string]*started{},
+		opts: opts, agents: map[string]*started{}, fresh: math.MaxUint32, clean: map[uint32]bool{}, sweep: jobagent.Sweep, remove: jobagent.RemoveFiles,
 		accounts: &accounts{rules: opts.Rules, free: opts.Range, excluded: []uint32{opts.Helper}, live: map[uint32]string{}},
 	}
 	if uid := os.Getuid(); uid != 0 {
@@ -77,6 +85,9 @@ func New(opts Options) *Server {
 // Serve serves ln until ctx ends. It leaves the agents running.
 func (s *Server) Serve(ctx context.Context, ln *net.UnixListener) error {
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	if err := jobagent.AdoptOrphans(); err != nil {
+		return fmt.Errorf("child subreaper: %w", err)
+	}
 	var work sync.WaitGroup
 	defer work.Wait()
 	s.mu.Lock()
@@ -182,8 +193,10 @@ func (s *Server) start(q request, socket *os.File) (uint32, error) {
 	}
 	_, shared := s.accounts.live[uid]
 	credential, env, err := s.account(uid)
-	if err == nil && !shared && s.opts.Range.Has(uid) {
-		err = jobagent.Sweep(credential, q.Folder)
+	if err == nil && !shared && s.opts.Range.Has(uid) && !s.isClean(uid) {
+		if err = s.sweep(credential); err == nil {
+			err = s.remove(credential, q.Folder)
+		}
 	}
 	if err != nil {
 		return 0, err
@@ -195,6 +208,7 @@ func (s *Server) start(q request, socket *os.File) (uint32, error) {
 	a := &started{UID: uid, Identity: q.Identity, PID: p.PID(), Begun: startTicks(p.PID()), Folder: q.Folder, ended: make(chan struct{})}
 	s.agents[q.Name] = a
 	s.accounts.begins(uid, q.Identity)
+	s.clean[uid] = false
 	s.save()
 	s.opts.Log.Info("job agent started", "agent", q.Name, "identity", q.Identity, "uid", uid, "pid", a.PID)
 	s.opts.Audit.Append(audit.Record{Event: audit.JobStart, User: q.Identity, Rule: "starter", Reason: fmt.Sprintf("agent %s as uid %d, pid %d", q.Name, uid, a.PID)})
@@ -218,27 +232,67 @@ func (s *Server) watchOver(ctx context.Context, name string, a *started) {
 	s.processEnded(name, a)
 }
 
-// processEnded ends what is left of an agent's account, and frees the account.
+// isClean reports whether nothing of an earlier job can be left in an account of the range. The caller must
+// hold mu.
+func (s *Server) isClean(uid uint32) bool {
+	if clean, had := s.clean[uid]; had {
+		return clean
+	}
+	return uid >= s.fresh
+}
+
+// processEnded ends what is left of an agent's job, and frees its account. Files may be many: they are removed
+// while others are served, and until then nobody gets the account.
 func (s *Server) processEnded(name string, a *started) {
+	credential, files := s.endProcesses(name, a)
+	if !files {
+		return
+	}
+	err := s.remove(credential, a.Folder)
+	if err != nil {
+		s.opts.Log.Warn("files of a job may be left", "uid", a.UID, "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clean[a.UID] = err == nil
+	s.accounts.ends(a.UID)
+	s.save()
+}
+
+// endProcesses ends the processes that an agent has left, and reports whether its account's files are to be removed.
+func (s *Server) endProcesses(name string, a *started) (credential *syscall.Credential, files bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.agents, name)
-	last := true
+	var guards []int
 	for _, other := range s.agents {
-		last = last && other.UID != a.UID
-	}
-	if last {
-		if credential, _, err := s.account(a.UID); err == nil && s.opts.Range.Has(a.UID) {
-			if err := jobagent.Sweep(credential, a.Folder); err != nil {
-				s.opts.Log.Warn("something of a job may be left", "uid", a.UID, "error", err)
-			}
+		if other.UID == a.UID {
+			guards = append(guards, other.PID)
 		}
+	}
+	credential, _, err := s.account(a.UID)
+	switch {
+	case err != nil:
+	case !s.opts.Range.Has(a.UID):
+		err = jobagent.EndOrphans(credential, guards)
+	case len(guards) == 0:
+		files = true
+		err = s.sweep(credential)
+	}
+	if err != nil {
+		s.opts.Log.Warn("something of a job may be left", "uid", a.UID, "error", err)
+	}
+	switch {
+	case files:
+		s.accounts.live[a.UID] = beingSwept
+	case len(guards) == 0:
 		s.accounts.ends(a.UID)
 	}
 	s.save()
 	s.opts.Log.Info("job agent ended", "agent", name, "identity", a.Identity, "uid", a.UID)
 	s.opts.Audit.Append(audit.Record{Event: audit.JobEnd, User: a.Identity, Rule: "starter", Reason: fmt.Sprintf("agent %s as uid %d", name, a.UID)})
 	close(a.ended)
+	return credential, files
 }
 
 // kill kills an agent and its processes, by a process of their account.
@@ -374,6 +428,9 @@ func readKept(text []byte) (k kept, err error) {
 func (s *Server) load() {
 	text, err := os.ReadFile(s.opts.State)
 	if err != nil {
+		if s.opts.State != "" && errors.Is(err, os.ErrNotExist) {
+			s.fresh = s.opts.Range.First
+		}
 		return
 	}
 	k, err := readKept(text)
@@ -387,6 +444,7 @@ func (s *Server) load() {
 		}
 	}
 	s.accounts.next = k.Next
+	s.fresh = uint32(min(uint64(s.opts.Range.First)+uint64(k.Next), math.MaxUint32))
 	for name, a := range k.Agents {
 		a.ended = make(chan struct{})
 		s.agents[name] = a

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -42,6 +43,48 @@ func TestDamagedState(t *testing.T) {
 		if s := New(Options{State: file, Log: slog.New(slog.DiscardHandler)}); len(s.agents) != agents {
 			t.Errorf("%s: %d agents, want %d", text, len(s.agents), agents)
 		}
+	}
+}
+
+// While the files of an ended job are removed, which may take long, the job has ended, others are served, and nobody
+// gets its account; the next one's start needs no further sweep, nor does that of an account that no job has had.
+func TestFilesAreRemovedAside(t *testing.T) {
+	s := New(Options{Range: Range{20_000, 20_001}, State: filepath.Join(t.TempDir(), "agents.json"), Log: slog.New(slog.DiscardHandler)})
+	sweeps, removing, goOn := 0, make(chan struct{}), make(chan struct{})
+	s.sweep = func(*syscall.Credential) error { sweeps++; return nil }
+	s.remove = func(*syscall.Credential, string) error { close(removing); <-goOn; return nil }
+	if !s.isClean(20_000) {
+		t.Error("an account that no job has had is to be swept")
+	}
+	const who = "alice@a/n1"
+	uid, err := s.accounts.assign(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.accounts.begins(uid, who)
+	s.clean[uid] = false
+	a := &started{UID: uid, Identity: who, ended: make(chan struct{})}
+	s.agents["x"] = a
+	done := make(chan struct{})
+	go func() {
+		s.processEnded("x", a)
+		close(done)
+	}()
+	<-removing
+	<-a.ended
+	s.mu.Lock()
+	s.noteStrangers()
+	if next, err := s.accounts.assign(who); err != nil || next == uid {
+		t.Errorf("%d, whose files are being removed, is given out: %v", next, err)
+	}
+	s.mu.Unlock()
+	close(goOn)
+	<-done
+	if _, lives := s.accounts.live[uid]; lives || !s.isClean(uid) || sweeps != 1 {
+		t.Errorf("the account is in use: %v, clean: %v, after %d sweeps", lives, s.isClean(uid), sweeps)
+	}
+	if unknown := New(Options{Range: Range{20_000, 20_001}, Log: slog.New(slog.DiscardHandler)}); unknown.isClean(20_000) {
+		t.Error("without a state file, nothing is known of an account")
 	}
 }
 
