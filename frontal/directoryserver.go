@@ -340,7 +340,7 @@ func (f *Frontal) remember(id control.Identity, target overlay.ProcessName, req 
 		f.measure.Worked(technique, true)
 		f.memory.Connected(site, pair, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
 	case errors.Is(control.FaultErr(req.Fault), overlay.ErrInferior):
-		f.memory.Inferior(site, req.Plan, technique, req.Fault.Text, time.Now())
+		f.memory.Inferior(site, id.Name, req.Plan, technique, req.Fault.Text, time.Now())
 		f.measure.Doubt() // it may limit datagrams to less than before
 	default:
 		f.memory.Failed(site, pair, req.Plan, technique, req.Fault.Text, time.Now())

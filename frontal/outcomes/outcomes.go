@@ -12,6 +12,8 @@
 // Nor must it outgrow what fails. A node may fail for reasons of its own: it has no route, or the wrong
 // address. So failures count for the two nodes between which they were, for each of these with all
 // nodes of the other site once it fails with several, and for the sites once several nodes of both fail.
+// What is slow is so for the node that says it, and for the site once another one does: no node can
+// by itself take a technique from all.
 package outcomes
 
 import (
@@ -87,9 +89,14 @@ type techniqueMemory struct {
 	setup               time.Duration // of the last success
 	runs                map[Pair]*run // by scope
 
-	inferior       time.Time     // until when it is skipped for a faster one
-	inferiorFor    time.Duration // the length of that time
-	inferiorReason string
+	inferior map[string]inferior // by the node of this site that says so
+}
+
+// inferior is a technique that is skipped for a faster one.
+type inferior struct {
+	until  time.Time
+	length time.Duration // of that time
+	reason string
 }
 
 // New returns an empty memory.
@@ -329,25 +336,51 @@ func (tm *techniqueMemory) hasWorked(scope Pair) bool {
 	return worked(scope)
 }
 
-// Inferior records that a link by t was abandoned for another path, and why. Many links may report
-// it at once: repeated reports are ignored.
-func (m *Memory) Inferior(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
+// isForgotten reports whether the time for which the technique is skipped next is short again.
+func (i inferior) isForgotten(now time.Time) bool { return now.Sub(i.until) > 10*i.length }
+
+// Inferior records that a link of a node of this site by t was abandoned for another path, and why. Many links
+// may report it at once: repeated reports are ignored.
+func (m *Memory) Inferior(site overlay.SiteID, own string, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(site, plan, now)
 	tm := s.tech(t)
-	if s.winner == t {
-		s.winner = 0
-	}
-	if t == overlay.Relay || now.Before(tm.inferior) {
+	was, listed := tm.inferior[own]
+	if t == overlay.Relay || now.Before(was.until) {
 		return
 	}
-	if tm.inferiorFor == 0 || now.Sub(tm.inferior) > 10*tm.inferiorFor {
-		tm.inferiorFor = firstInferior
-	} else {
-		tm.inferiorFor = min(2*tm.inferiorFor, maxInferior)
+	maps.DeleteFunc(tm.inferior, func(_ string, one inferior) bool { return one.isForgotten(now) })
+	if !listed && len(tm.inferior) >= maxCounted {
+		return
 	}
-	tm.inferior, tm.inferiorReason = now.Add(tm.inferiorFor), reason
+	length := firstInferior
+	if listed && !was.isForgotten(now) {
+		length = min(2*was.length, maxInferior)
+	}
+	if tm.inferior == nil {
+		tm.inferior = map[string]inferior{}
+	}
+	tm.inferior[own] = inferior{now.Add(length), length, reason}
+	if _, is := tm.inferiorTo("", now); is && s.winner == t {
+		s.winner = 0
+	}
+}
+
+// inferiorTo returns whether the technique is skipped by a node of this site: it has said so, or two others have.
+func (tm *techniqueMemory) inferiorTo(own string, now time.Time) (why inferior, is bool) {
+	if one := tm.inferior[own]; now.Before(one.until) {
+		return one, true
+	}
+	said := 0
+	for _, one := range tm.inferior {
+		if now.Before(one.until) {
+			if said++; said == 1 || one.until.Before(why.until) {
+				why = one
+			}
+		}
+	}
+	return why, said >= minOthers
 }
 
 // Bar is a technique that is to be tried only when the others have not connected.
@@ -381,9 +414,14 @@ func (m *Memory) advise(site overlay.SiteID, pair Pair, plan uint64, now time.Ti
 	if s.winner != 0 && now.Sub(s.won) < winnerLife && !s.techs[s.winner].any(pair, func(scope Pair, r *run) bool { return r.shows(scope, 1, 1) }) {
 		winner = Winner{s.winner, s.techs[s.winner].setup}
 	}
+	if w := s.techs[winner.Technique]; w != nil {
+		if _, is := w.inferiorTo(pair.Own, now); is {
+			winner = Winner{}
+		}
+	}
 	for t, tm := range s.techs {
-		if now.Before(tm.inferior) {
-			barred = append(barred, Bar{t, fmt.Sprintf("%s; to be tried again in %v", tm.inferiorReason, tm.inferior.Sub(now).Round(time.Second)), true})
+		if slow, is := tm.inferiorTo(pair.Own, now); is {
+			barred = append(barred, Bar{t, fmt.Sprintf("%s; to be tried again in %v", slow.reason, slow.until.Sub(now).Round(time.Second)), true})
 			continue
 		}
 		if !s.hasOther(pair) {
@@ -478,7 +516,14 @@ func (m *Memory) Status(now time.Time) []SiteStatus {
 					row.BarredFor = append(row.BarredFor, scope.String())
 				}
 			}
+			for own, one := range tm.inferior {
+				if now.Before(one.until) && len(row.BarredFor) < maxBarredFor {
+					row.BarredFor = append(row.BarredFor, own)
+					row.Reason = one.reason
+				}
+			}
 			slices.Sort(row.BarredFor)
+			row.BarredFor = slices.Compact(row.BarredFor)
 			sm.Techniques = append(sm.Techniques, row)
 		}
 		sort.Slice(sm.Techniques, func(i, j int) bool { return sm.Techniques[i].Technique.PreferredTo(sm.Techniques[j].Technique) })

@@ -236,7 +236,7 @@ func TestInferiorMemory(t *testing.T) {
 	} {
 		now = now.Add(step.after)
 		for range 20 {
-			m.Inferior("siteb", 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
+			m.Inferior("siteb", ab.Own, 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
 		}
 		winner, barred := m.Advice("siteb", ab, 1, now.Add(step.want-time.Second))
 		if winner.Technique != 0 || len(barred) != 1 || !barred[0].Inferior || barred[0].Reason != "it carried 0.3 Mb/s; to be tried again in 1s" {
@@ -246,19 +246,58 @@ func TestInferiorMemory(t *testing.T) {
 			t.Errorf("after %v: still barred %+v", step.after, barred)
 		}
 	}
-	m.Inferior("siteb", 1, overlay.Relay, "what is left without it", now)
-	if st := m.Status(now); st[0].Techniques[0].Reason == "" || !st[0].Techniques[0].Barred || st[0].Techniques[1].Barred {
+	m.Inferior("siteb", ab.Own, 1, overlay.Relay, "what is left without it", now)
+	if st := m.Status(now); st[0].Techniques[0].Reason == "" || !slices.Equal(st[0].Techniques[0].BarredFor, []string{ab.Own}) || st[0].Techniques[0].Barred || st[0].Techniques[1].BarredFor != nil {
 		t.Errorf("status %+v", st)
 	}
 	for now = now.Add(time.Hour); ; now = now.Add(2 * time.Minute) {
-		m.Inferior("siteb", 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
-		if m.of("siteb", 1, now).tech(overlay.HolePunching).inferiorFor > maxInferior {
+		m.Inferior("siteb", ab.Own, 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
+		if m.of("siteb", 1, now).tech(overlay.HolePunching).inferior[ab.Own].length > maxInferior {
 			t.Fatal("left out for ever longer")
 		}
 		if now.Unix() > 2_000_000 {
 			break
 		}
 	}
+}
+
+// No node can by itself take a technique from all: what one says is slow is skipped by that one, and by others
+// once a second one says so.
+func TestOneNodeIsNoWitness(t *testing.T) {
+	m := New()
+	now := time.Unix(1_000_000, 0)
+	m.Connected("siteb", Pair{"a2", "b1"}, 1, overlay.Direct, time.Millisecond, now)
+	m.Connected("siteb", Pair{"a2", "b1"}, 1, overlay.Relay, time.Millisecond, now)
+	m.Connected("siteb", Pair{"a2", "b1"}, 1, overlay.Direct, time.Millisecond, now)
+	expect := func(own string, skipped bool) {
+		t.Helper()
+		winner, barred := m.Advice("siteb", Pair{own, "b1"}, 1, now)
+		if is := len(barred) > 0; is != skipped || (winner.Technique == overlay.Direct) == skipped {
+			t.Errorf("%s: winner %v, barred %+v", own, winner, barred)
+		}
+	}
+	for range 100 { // of a hostile node
+		for far := range 10 {
+			m.Failed("siteb", Pair{"a1", fmt.Sprint("b", far)}, 1, overlay.Direct, "so it says", now)
+		}
+		m.Inferior("siteb", "a1", 1, overlay.Direct, "so it says", now)
+	}
+	expect("a1", true)
+	expect("a2", false)
+	expect("a3", false)
+	m.Inferior("siteb", "a2", 1, overlay.Direct, "it carried 0.3 Mb/s", now)
+	expect("a3", true)
+	for i := range 10 * maxCounted {
+		m.Inferior("siteb", fmt.Sprint("n", i), 1, overlay.Direct, "so it says", now)
+	}
+	if n := len(m.of("siteb", 1, now).tech(overlay.Direct).inferior); n != maxCounted {
+		t.Errorf("%d nodes are remembered", n)
+	}
+	now = now.Add(12 * firstInferior)
+	m.Connected("siteb", Pair{"a2", "b1"}, 1, overlay.Direct, time.Millisecond, now)
+	m.Inferior("siteb", "new", 1, overlay.Direct, "it carried 0.3 Mb/s", now)
+	expect("new", true)
+	expect("a3", false)
 }
 
 // What fails for reasons of one node is barred for that node and for no other; what fails between
