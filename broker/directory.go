@@ -318,6 +318,9 @@ func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*c
 	if _, err := d.b.registry.Site(overlay.SiteID(req.GetTargetSite())); err == nil { // others would be as many as a peer invents
 		d.b.outcomes.note(s.Peer().Site, overlay.SiteID(req.TargetSite), technique, float64(req.SetupUs)/1000, wire.Code(min(req.GetFault().GetCode(), 255)), req.GetFault().GetText(), time.Now())
 	}
+	if req.Fault != nil && technique == overlay.Relay {
+		d.b.proxies.Failed(s.Peer().Site, req.GetProxy(), time.Now())
+	}
 	if req.Fault != nil {
 		d.b.log.Info("connection failed", "by", s.Peer().String(), "job", name.Job, "target", name.Rank,
 			"generation", req.GetGeneration(), "technique", technique.String(), "error", limit.Text(req.Fault.Text, maxReason))

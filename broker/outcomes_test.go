@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -149,5 +150,40 @@ func TestAddedTechniqueIsCounted(t *testing.T) {
 	c.byTech[added].asked.Add(1)
 	if s := c.status(0).Introductions; s[added].Asked != 1 {
 		t.Errorf("counters %v", s)
+	}
+}
+
+// A proxy that did not carry a site's links, as the site says, gets none of it while there is another, whatever
+// capacity it claims.
+func TestFailedProxy(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	a, _ := g.frontal(openA, nil), g.frontal(closedB, nil)
+	g.proxy("p1", "192.0.2.1:443")
+	g.proxy("p2", "192.0.2.2:443")
+	assigned := func(site overlay.SiteID) map[string]int {
+		t.Helper()
+		count := map[string]int{}
+		for range 10 {
+			p, err := g.b.proxies.Assign(registry.LeastLoaded, registry.Need{Site: site, Now: time.Now()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			count[p.Name]++
+		}
+		return count
+	}
+	for _, technique := range []overlay.Technique{overlay.Direct, overlay.Relay} {
+		if _, err := a.directory.Report(g.ctx(), &controlpb.ReportRequest{
+			Target: control.ProcessToPB(rank(0)), TargetSite: "siteb", Technique: uint32(technique), Fault: control.Fault(overlay.ErrTimeout), Proxy: "p1",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := assigned("sitea"); technique == overlay.Relay && got["p1"] > 0 || technique == overlay.Direct && got["p1"] != 5 {
+			t.Errorf("after a failure of %v site a is assigned %v", technique, got)
+		}
+	}
+	if got := assigned("siteb"); got["p1"] == 0 {
+		t.Errorf("site b is assigned %v", got)
 	}
 }

@@ -183,3 +183,18 @@ func TestPatienceWith(t *testing.T) {
 		}
 	}
 }
+
+// The report of a relay that failed names the proxy, so that another one is chosen.
+func TestFailedProxyIsReported(t *testing.T) {
+	for _, tc := range []struct {
+		cause error
+		want  string
+	}{
+		{nil, ""}, {overlay.ErrTimeout, ""}, {fmt.Errorf("relay: %w", &proxyError{"p1", overlay.ErrTimeout}), "p1"},
+	} {
+		r := reportOf(target{}, overlay.Relay, time.Second, tc.cause)
+		if r.Proxy != tc.want || (r.Fault != nil) != (tc.cause != nil) {
+			t.Errorf("%v: %v", tc.cause, r)
+		}
+	}
+}

@@ -296,6 +296,9 @@ func (h *Helper) onOutcome(t *race.Slot, to target, path overlay.Path, took time
 		case err != nil:
 			h.log.Info("path given up", "to", to.point.Process.String(), "node", to.point.Node.String(), "technique", technique.String(), "error", err)
 			t.Disproved(technique)
+			if path.Proxy != "" {
+				err = &proxyError{path.Proxy, err}
+			}
 			h.report(to, technique, 0, err)
 		case technique != to.memory.winner.Technique && to.ways.Techniques() != overlay.RelayOnly: // otherwise it is known already
 			h.report(to, technique, took, nil)
@@ -370,6 +373,11 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 	if f == nil {
 		return
 	}
+	h.sendReport(f, reportOf(to, t, took, cause))
+}
+
+// reportOf returns the report of the result of a technique.
+func reportOf(to target, t overlay.Technique, took time.Duration, cause error) *controlpb.ReportRequest {
 	request := &controlpb.ReportRequest{
 		Target: control.ProcessToPB(to.point.Process), Generation: uint64(to.point.Generation), Technique: uint32(t),
 		TargetSite: string(to.point.Node.Site), Plan: to.digest, SetupUs: uint32(min(took.Microseconds(), 1<<32-1)),
@@ -377,7 +385,10 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 	if cause != nil {
 		request.Fault = control.Fault(cause)
 	}
-	h.sendReport(f, request)
+	if relayed, is := errors.AsType[*proxyError](cause); is {
+		request.Proxy = relayed.proxy
+	}
+	return request
 }
 
 // reportCall reports to the directory that a process of another site has dialled one of this node: the

@@ -191,7 +191,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
 	c, limits, err := h.outbound.reach(ctx, f, j)
 	if err != nil {
-		return readyConn{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+		return readyConn{}, &proxyError{assigned.Relay.Proxy, err}
 	}
 	begun := time.Now()
 	if _, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED); err != nil {
@@ -201,7 +201,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	if time.Since(begun) > ticketTime { // the target waited for its turn
 		c.Close()
 		if c, limits, err = h.outbound.reach(ctx, f, j); err != nil {
-			return readyConn{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+			return readyConn{}, &proxyError{assigned.Relay.Proxy, err}
 		}
 	}
 	s, err := h.socketFor(c)
@@ -212,7 +212,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	// relays no bytes.
 	commit := func(ctx context.Context) error {
 		if err := write(ctx, c, assigned.Relay.Ticket); err != nil {
-			return fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+			return &proxyError{assigned.Relay.Proxy, err}
 		}
 		return nil
 	}
@@ -253,3 +253,14 @@ func idOf(b []byte) (wire.ID, error) {
 	}
 	return wire.ID(b), nil
 }
+
+// proxyError is the error of a relay, with the proxy that did not carry it.
+type proxyError struct {
+	proxy string
+	err   error
+}
+
+func (e *proxyError) Error() string { return "proxy " + e.proxy + ": " + e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *proxyError) Unwrap() error { return e.err }

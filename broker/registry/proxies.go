@@ -21,6 +21,51 @@ type Proxies struct {
 	max     int
 	proxies map[string]*proxyState // by name
 	choices uint64                 // number of the latest choice: among equal proxies the one that was chosen longest ago is next
+
+	failing map[failingKey]failing // also of proxies without a session, which may be back; at most maxFailing
+}
+
+// A proxy that did not carry a link of a site is not chosen for that site for firstFailing, and twice as
+// long each time after that, while there is another. A site's word counts for its own links only.
+const (
+	firstFailing = 15 * time.Second
+	maxFailing   = 10_000
+	longFailing  = time.Hour
+)
+
+type failingKey struct {
+	site  overlay.SiteID
+	proxy string
+}
+
+type failing struct {
+	until  time.Time
+	length time.Duration // of that time
+}
+
+func (f failing) isForgotten(now time.Time) bool { return now.Sub(f.until) > 10*f.length }
+
+// Failed records that a proxy did not carry a link of a site. Many links may report it at once: repeated reports
+// are ignored, and so are proxies without a session.
+func (x *Proxies) Failed(site overlay.SiteID, proxy string, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	key := failingKey{site, proxy}
+	was, listed := x.failing[key]
+	if x.proxies[proxy] == nil || now.Before(was.until) {
+		return
+	}
+	if len(x.failing) >= maxFailing && !listed {
+		maps.DeleteFunc(x.failing, func(_ failingKey, f failing) bool { return f.isForgotten(now) })
+		if len(x.failing) >= maxFailing {
+			return
+		}
+	}
+	length := firstFailing
+	if listed && !was.isForgotten(now) {
+		length = min(2*was.length, longFailing)
+	}
+	x.failing[key] = failing{now.Add(length), length}
 }
 
 type proxyState struct {
@@ -33,7 +78,7 @@ type proxyState struct {
 
 // NewProxies returns an empty set of at most max proxies.
 func NewProxies(max int) *Proxies {
-	return &Proxies{max: max, proxies: make(map[string]*proxyState)}
+	return &Proxies{max: max, proxies: make(map[string]*proxyState), failing: make(map[failingKey]failing)}
 }
 
 // SetMax changes the maximum number for new proxies. Proxies beyond it stay.
@@ -96,9 +141,18 @@ func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
 	if need.Prefer4 {
 		candidates = preferred(candidates, func(c candidate) bool { return x.proxies[c.name].offer.hasIPv4() })
 	}
-	i, err := choose(how, candidates)
-	if need.Owner != "" {
+	i, err := 0, error(nil)
+	if need.Owner != "" { // only one proxy counts for it, whatever a site says of that
 		i, err = owners(need.Owner, candidates)
+	} else {
+		works := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool {
+			return need.Now.Before(x.failing[failingKey{need.Site, c.name}].until)
+		})
+		if i, err = choose(how, works); err == nil {
+			candidates = works
+		} else {
+			i, err = choose(how, candidates)
+		}
 	}
 	if err != nil {
 		return Offer{}, err
@@ -159,6 +213,9 @@ func preferred(all []candidate, wanted func(candidate) bool) []candidate {
 
 // Need is what a link requires of its proxy.
 type Need struct {
+	Site overlay.SiteID // of the asker
+	Now  time.Time
+
 	Only443 bool   // an address with port 443
 	IPv4    bool   // an IPv4 address; considered only with IPv6
 	IPv6    bool   // an IPv6 address

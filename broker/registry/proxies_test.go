@@ -1,9 +1,11 @@
 package registry
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -76,5 +78,53 @@ func TestAssign(t *testing.T) {
 	m.Leave(11) // the session that 13 replaced
 	if o, err := m.Assign(RoundRobin, Need{}); err != nil || o.Name != "p1" {
 		t.Errorf("%v, %v", o.Name, err)
+	}
+}
+
+// A proxy that claims any capacity and carries nothing is left to last by the site that has learned so, for ever
+// longer, and by no other; it does not become new by a new session.
+func TestSilentProxy(t *testing.T) {
+	x := NewProxies(10)
+	now := time.Unix(1_000_000, 0)
+	offer := func(name string, capacity int, holder Holder) {
+		t.Helper()
+		if _, err := x.Offer(Offer{Name: name, Capacity: capacity}, holder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	offer("silent", 1<<31, 1)
+	offer("good", 100, 2)
+	gets := func(site overlay.SiteID, want string) {
+		t.Helper()
+		x.proxies["good"].pending = 1 // and so the fuller one
+		if got, err := x.Assign(LeastLoaded, Need{Site: site, Now: now}); err != nil || got.Name != want {
+			t.Errorf("%s gets %s, %v, want %s", site, got.Name, err, want)
+		}
+	}
+	gets("a", "silent")
+	for _, length := range []time.Duration{firstFailing, 2 * firstFailing, 4 * firstFailing} {
+		for range 20 {
+			x.Failed("a", "silent", now)
+		}
+		gets("a", "good")
+		gets("b", "silent")
+		x.Leave(1)
+		offer("silent", 1<<31, 1)
+		now = now.Add(length - 1)
+		gets("a", "good")
+		now = now.Add(1)
+		gets("a", "silent")
+	}
+	x.Failed("a", "silent", now)
+	x.Leave(2)
+	if got, err := x.Assign(LeastLoaded, Need{Site: "a", Now: now}); err != nil || got.Name != "silent" {
+		t.Errorf("the only one: %s, %v", got.Name, err)
+	}
+	for i := range 2 * maxFailing {
+		x.Failed(overlay.SiteID(fmt.Sprint("s", i)), "silent", now)
+	}
+	x.Failed("a", "invented", now)
+	if n := len(x.failing); n != maxFailing {
+		t.Errorf("%d failures are remembered", n)
 	}
 }

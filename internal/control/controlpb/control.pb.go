@@ -2528,15 +2528,17 @@ func (x *CallBackResponse) GetPort() uint32 {
 }
 
 type ReportRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Target        *Process               `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	Technique     uint32                 `protobuf:"varint,3,opt,name=technique,proto3" json:"technique,omitempty"`
-	Fault         *Fault                 `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"` // empty: the technique connected
-	TargetSite    string                 `protobuf:"bytes,5,opt,name=target_site,json=targetSite,proto3" json:"target_site,omitempty"`
-	SetupUs       uint32                 `protobuf:"varint,6,opt,name=setup_us,json=setupUs,proto3" json:"setup_us,omitempty"` // how long that took
-	Plan          uint64                 `protobuf:"fixed64,7,opt,name=plan,proto3" json:"plan,omitempty"`                     // digest of the plan that was followed
-	Called        uint32                 `protobuf:"varint,8,opt,name=called,proto3" json:"called,omitempty"`                  // helper to frontal: in place of technique, by which a process of target_site
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Target     *Process               `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Generation uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Technique  uint32                 `protobuf:"varint,3,opt,name=technique,proto3" json:"technique,omitempty"`
+	Fault      *Fault                 `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"` // empty: the technique connected
+	TargetSite string                 `protobuf:"bytes,5,opt,name=target_site,json=targetSite,proto3" json:"target_site,omitempty"`
+	SetupUs    uint32                 `protobuf:"varint,6,opt,name=setup_us,json=setupUs,proto3" json:"setup_us,omitempty"` // how long that took
+	Plan       uint64                 `protobuf:"fixed64,7,opt,name=plan,proto3" json:"plan,omitempty"`                     // digest of the plan that was followed
+	Called     uint32                 `protobuf:"varint,8,opt,name=called,proto3" json:"called,omitempty"`                  // helper to frontal: in place of technique, by which a process of target_site
+	// connected to target, which runs here; an older frontal refuses technique 0
+	Proxy         string `protobuf:"bytes,9,opt,name=proxy,proto3" json:"proxy,omitempty"` // of a relay that failed: the proxy that did not carry it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2625,6 +2627,13 @@ func (x *ReportRequest) GetCalled() uint32 {
 		return x.Called
 	}
 	return 0
+}
+
+func (x *ReportRequest) GetProxy() string {
+	if x != nil {
+		return x.Proxy
+	}
+	return ""
 }
 
 type ReportResponse struct {
@@ -5465,7 +5474,7 @@ const file_control_proto_rawDesc = "" +
 	"\vUNREACHABLE\x10\x03\x12\n" +
 	"\n" +
 	"\x06SILENT\x10\x04\x12\f\n" +
-	"\bPROMISED\x10\x05\"\x9b\x02\n" +
+	"\bPROMISED\x10\x05\"\xb1\x02\n" +
 	"\rReportRequest\x123\n" +
 	"\x06target\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\x12\x1e\n" +
 	"\n" +
@@ -5477,7 +5486,8 @@ const file_control_proto_rawDesc = "" +
 	"targetSite\x12\x19\n" +
 	"\bsetup_us\x18\x06 \x01(\rR\asetupUs\x12\x12\n" +
 	"\x04plan\x18\a \x01(\x06R\x04plan\x12\x16\n" +
-	"\x06called\x18\b \x01(\rR\x06called\"\x10\n" +
+	"\x06called\x18\b \x01(\rR\x06called\x12\x14\n" +
+	"\x05proxy\x18\t \x01(\tR\x05proxy\"\x10\n" +
 	"\x0eReportResponse\"\x9b\x06\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
