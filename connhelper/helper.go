@@ -34,9 +34,9 @@ import (
 
 // Timeouts and intervals.
 const (
-	introTimeout    = 5 * time.Second        // for the first frame of a connection
-	attemptTimeout  = 5 * time.Second        // for one technique, unless the budget is shorter
-	agreeTimeout    = 10 * time.Second       // for one whose ends agree first, which takes 8 to 10 round trips
+	introTimeout    = 7 * time.Second        // for the first frame of a connection
+	attemptTimeout  = 7 * time.Second        // for one technique, unless the budget is shorter: an answer on a path of which nothing is known (package rtt)
+	agreeTimeout    = 16 * time.Second       // for one whose ends agree first, which takes 8 to 10 round trips
 	relayTimeout    = 15 * time.Second       // for the relay: both ends have to reach it
 	awaitStep       = 20 * time.Second       // for one long call about a process that has not started
 	registerWait    = 5 * time.Second        // for the frontal to accept a registration

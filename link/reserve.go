@@ -62,12 +62,12 @@ func (sv *supervisor) useReserve() {
 	sv.reserveUsed, sv.reserveDue = time.Now(), time.Time{}
 	sv.mesh.spawn(func(ctx context.Context) {
 		if sv.link.Dialled {
-			if c, err := sv.dial(ctx, oneDial, overlay.Reserved); err == nil {
+			if c, err := sv.dial(ctx, sv.oneDial(), overlay.Reserved); err == nil {
 				sv.choose(c)
 			}
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, oneDial)
+		ctx, cancel := context.WithTimeout(ctx, sv.oneDial())
 		defer cancel()
 		if c, err := sv.mesh.cfg.Connector.Dial(ctx, sv.link.Peer, overlay.Reserved); err == nil {
 			sv.mesh.answer(ctx, c)

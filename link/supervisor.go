@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -24,7 +25,10 @@ const (
 	otherEnd   = 1500 * time.Millisecond
 	minBackoff = 50 * time.Millisecond // after a dial that failed; doubles
 	maxBackoff = 2 * time.Second
-	oneDial    = 5 * time.Second
+	// oneDial, or what dialTrips round trips may take if that is longer, bounds a dial: the ends of some techniques agree
+	// first.
+	oneDial   = 5 * time.Second
+	dialTrips = 10
 	// minSpareInterval is the minimum time between two dials of a standby relay: on a busy machine
 	// carriers fall silent too, and more dials would make it busier.
 	minSpareInterval = 10 * time.Second
@@ -34,8 +38,8 @@ const (
 	firstDial     = 2 * time.Second
 	firstDialRTTs = 4
 	// leastHandshake is how long the handshake on a further carrier may take at least, however long
-	// its dial took: with less, a path of a long round trip would seem to drop packets. It is one
-	// round trip.
+	// its dial took, or what one round trip may take if that is longer: with less, a path of a long round trip would seem
+	// to drop packets.
 	leastHandshake = 2 * time.Second
 	// absent is how long a peer may be unknown to the directory before it counts as ended: after a
 	// restart of a helper or frontal, processes are registered again within a few seconds.
@@ -115,7 +119,7 @@ func (sv *supervisor) dialReserve() {
 	}
 	sv.spare = time.Now()
 	sv.mesh.spawn(func(ctx context.Context) {
-		if c, err := sv.dial(ctx, oneDial, overlay.RelayOnly|overlay.SmallPackets); err == nil {
+		if c, err := sv.dial(ctx, sv.oneDial(), overlay.RelayOnly|overlay.SmallPackets); err == nil {
 			sv.choose(c)
 		}
 	})
@@ -157,7 +161,7 @@ func (sv *supervisor) redialLater() {
 		return
 	}
 	sv.dialing = sv.mesh.spawn(func(ctx context.Context) {
-		if err := sv.dialAnother(ctx, oneDial); err != nil {
+		if err := sv.dialAnother(ctx, sv.oneDial()); err != nil {
 			sv.note(err.Error())
 		}
 		sv.mu.Lock()
@@ -219,7 +223,7 @@ func (sv *supervisor) look(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errUnproven):
 		case !errors.Is(err, overlay.ErrUnknownProcess):
-			unknown, bound = time.Time{}, oneDial
+			unknown, bound = time.Time{}, sv.oneDial()
 		case unknown.IsZero():
 			unknown = time.Now()
 		case time.Since(unknown) > absent:
@@ -310,6 +314,12 @@ func (sv *supervisor) sleepFor(ctx context.Context, d time.Duration) error {
 	return context.Cause(ctx)
 }
 
+// path returns what is known of the path to the peer.
+func (l *Link) path() rtt.Estimate { return rtt.Estimate{SRTT: l.RTT} }
+
+// oneDial returns the bound of a dial.
+func (sv *supervisor) oneDial() time.Duration { return max(oneDial, sv.link.path().Answer(dialTrips)) }
+
 // dial adds one more carrier to the link. The dial takes at most bound, and the handshake what is
 // left of it, but leastHandshake if that is longer.
 func (sv *supervisor) dial(ctx context.Context, bound time.Duration, ways overlay.Ways) (*stream.Carrier, error) {
@@ -321,7 +331,7 @@ func (sv *supervisor) dial(ctx context.Context, bound time.Duration, ways overla
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel = context.WithTimeout(ctx, max(time.Until(end), leastHandshake))
+	ctx, cancel = context.WithTimeout(ctx, max(time.Until(end), leastHandshake, l.path().Answer(1)))
 	defer cancel()
 	dialled := c
 	// The dialler's proof may have been lost with the first carrier; the peer then has no such link

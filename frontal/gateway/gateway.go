@@ -87,7 +87,7 @@ type Bounds struct {
 }
 
 // standardBounds are those of a gateway.
-var standardBounds = Bounds{Intro: 5 * time.Second, Carry: 10 * time.Second, Meet: 15 * time.Second, Refuse: 2 * time.Second}
+var standardBounds = Bounds{Intro: 7 * time.Second, Carry: 10 * time.Second, Meet: 17 * time.Second, Refuse: 2 * time.Second}
 
 // Gateway carries the data of a site's nodes that have no route out. See New.
 type Gateway struct {

@@ -289,7 +289,7 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 
 // path returns what is known of the path to the peer's kernel or, without one, to the peer.
 func (s *silence) path() rtt.Estimate {
-	if s.latest.path.Known() {
+	if s.latest.path.IsMeasured() {
 		return s.latest.path
 	}
 	return s.trip
@@ -297,7 +297,7 @@ func (s *silence) path() rtt.Estimate {
 
 // first returns how long a call waits until the peer is pinged: what was lost is then sent again.
 func (s *silence) first() time.Duration {
-	if p := s.path(); p.Known() {
+	if p := s.path(); p.IsMeasured() {
 		return p.RTO(0)
 	}
 	return firstDoubt
@@ -309,7 +309,7 @@ func (s *silence) last() time.Duration {
 	switch {
 	case s.word > 0:
 		return max(s.word, s.trip.Answer(1))
-	case s.latest.path.Known():
+	case s.latest.path.IsMeasured():
 		return s.latest.path.Silence(s.latest.segments, s.latest.repeated)
 	}
 	return max(s.trip.Answer(1), s.trip.RTO(2)) // the variation of a path that loses much is large

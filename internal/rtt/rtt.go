@@ -28,14 +28,14 @@ type Estimate struct {
 	SRTT, Var time.Duration
 }
 
-// Known reports whether the path was measured.
-func (e Estimate) Known() bool { return e.SRTT > 0 }
+// IsMeasured reports whether anything is known of the path.
+func (e Estimate) IsMeasured() bool { return e.SRTT > 0 }
 
 // Add returns the estimate after another sample, which must not be that of a question that was repeated, since its
 // answer may be to either (section 3).
 func (e Estimate) Add(sample time.Duration) Estimate {
 	sample = max(sample, 1)
-	if !e.Known() {
+	if !e.IsMeasured() {
 		return Estimate{SRTT: sample, Var: sample / 2} // section 2.2
 	}
 	return Estimate{SRTT: (7*e.SRTT + sample) / 8, Var: (3*e.Var + (e.SRTT - sample).Abs()) / 4} // section 2.3
@@ -45,7 +45,7 @@ func (e Estimate) Add(sample time.Duration) Estimate {
 // time doubles (sections 2 and 5.5).
 func (e Estimate) RTO(n int) time.Duration {
 	first := unmeasured
-	if e.Known() {
+	if e.IsMeasured() {
 		first = e.SRTT + max(4*e.Var, granularity)
 	}
 	return min(first<<min(max(n, 0), 16), MaxRTO)
@@ -56,7 +56,7 @@ func (e Estimate) RTO(n int) time.Duration {
 // from a shorter silence.
 func (e Estimate) Answer(trips int) time.Duration {
 	trip := farthest
-	if e.Known() {
+	if e.IsMeasured() {
 		trip = e.SRTT + min(4*e.Var, e.SRTT)
 	}
 	return time.Duration(3+trips)*trip + time.Second
@@ -80,7 +80,7 @@ func (e Estimate) Silence(sent, repeated uint64) time.Duration {
 
 // Longer returns the one of two estimates that has to wait longer.
 func (e Estimate) Longer(o Estimate) Estimate {
-	if !e.Known() || o.Known() && o.RTO(0) > e.RTO(0) {
+	if !e.IsMeasured() || o.IsMeasured() && o.RTO(0) > e.RTO(0) {
 		return o
 	}
 	return e

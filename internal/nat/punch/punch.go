@@ -41,7 +41,7 @@ import (
 // Defaults of a Config.
 const (
 	DefaultGatherTimeout = 2 * time.Second
-	DefaultTimeout       = 5 * time.Second
+	DefaultTimeout       = 7 * time.Second
 	DefaultHoldOff       = 30 * time.Millisecond
 )
 

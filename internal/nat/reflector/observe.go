@@ -24,7 +24,7 @@ import (
 const (
 	DefaultPlaces = 1024             // connections held at a time
 	DefaultHold   = 30 * time.Second // how long one is held: a NAT's mapping lives at least as long as its connection
-	firstFrame    = 5 * time.Second  // for the first frame to arrive
+	firstFrame    = 7 * time.Second  // for the first frame to arrive
 	maxQuestions  = 64               // observe frames on one connection
 )
 

@@ -37,7 +37,7 @@ var (
 // Bounds of an Engine.
 const (
 	maxFlows   = 4096            // connections under way; one more is overlay.ErrOverloaded
-	flowLife   = 5 * time.Second // after which a connection under way is dropped
+	flowLife   = 7 * time.Second // after which a connection under way is dropped
 	synWait    = time.Second     // for the SYN of a connect to be seen leaving
 	answerWait = time.Second     // for the kernel's answer to an injected SYN
 )
