@@ -154,3 +154,14 @@ func isTimeout(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
 }
+
+// A further dial has the time of the round trips in which two ends agree, however long these are.
+func TestDialBound(t *testing.T) {
+	for trip, want := range map[time.Duration]time.Duration{
+		20 * time.Millisecond: oneDial, 600 * time.Millisecond: 8800 * time.Millisecond, 1400 * time.Millisecond: 19200 * time.Millisecond,
+	} {
+		if got := (&supervisor{link: &Link{RTT: trip}}).oneDial(); got != want {
+			t.Errorf("%v: %v, want %v", trip, got, want)
+		}
+	}
+}
