@@ -49,7 +49,7 @@ func TestDamagedState(t *testing.T) {
 // While the files of an ended job are removed, which may take long, the job has ended, others are served, and nobody
 // gets its account; the next one's start needs no further sweep, nor does that of an account that no job has had.
 func TestFilesAreRemovedAside(t *testing.T) {
-	s := New(Options{Range: Range{20_000, 20_001}, State: filepath.Join(t.TempDir(), "agents.json"), Log: slog.New(slog.DiscardHandler)})
+	s := New(Options{Range: Range{20_000, 20_000}, State: filepath.Join(t.TempDir(), "agents.json"), Log: slog.New(slog.DiscardHandler)})
 	sweeps, removing, goOn := 0, make(chan struct{}), make(chan struct{})
 	s.sweep = func(*syscall.Credential) error { sweeps++; return nil }
 	s.remove = func(*syscall.Credential, string) error { close(removing); <-goOn; return nil }
@@ -74,8 +74,8 @@ func TestFilesAreRemovedAside(t *testing.T) {
 	<-a.ended
 	s.mu.Lock()
 	s.noteStrangers()
-	if next, err := s.accounts.assign(who); err != nil || next == uid {
-		t.Errorf("%d, whose files are being removed, is given out: %v", next, err)
+	if next, err := s.accounts.assign(who); err == nil {
+		t.Errorf("%d, whose files are being removed, is given out", next)
 	}
 	s.mu.Unlock()
 	close(goOn)
@@ -83,7 +83,7 @@ func TestFilesAreRemovedAside(t *testing.T) {
 	if _, lives := s.accounts.live[uid]; lives || !s.isClean(uid) || sweeps != 1 {
 		t.Errorf("the account is in use: %v, clean: %v, after %d sweeps", lives, s.isClean(uid), sweeps)
 	}
-	if unknown := New(Options{Range: Range{20_000, 20_001}, Log: slog.New(slog.DiscardHandler)}); unknown.isClean(20_000) {
+	if unknown := New(Options{Range: Range{20_000, 20_000}, Log: slog.New(slog.DiscardHandler)}); unknown.isClean(20_000) {
 		t.Error("without a state file, nothing is known of an account")
 	}
 }
