@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 	"github.com/isthmus-grid/isthmus/link/resume"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -61,9 +62,9 @@ type Carrier struct {
 	late   bool          // an answer is overdue
 	rtt    time.Duration // the latest round trip
 	least  time.Duration // minimum of all that were measured
-	trips  trips
-	in     uint64 // bytes received
-	data   uint64 // of these, bytes of the stream
+	trips  rtt.Estimate  // of answers
+	in     uint64        // bytes received
+	data   uint64        // of these, bytes of the stream
 	outN   uint64
 	counts bool // Options.Counts
 }
@@ -95,9 +96,9 @@ const (
 	readBuffer = wire.PaddedLen + directMost + ahead
 )
 
-func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
+func newCarrier(s *Stream, conn net.Conn, about any, trip time.Duration) *Carrier {
 	c := &Carrier{
-		Owner: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt, least: rtt, trips: trips{mean: rtt},
+		Owner: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: trip, least: trip, trips: rtt.Estimate{SRTT: trip},
 		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer), frame: minFrame,
 	}
 	c.alone = c.readAlone
@@ -489,7 +490,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	case wire.LinkPong:
 		if d, ok := c.asked.answer(h.Offset); ok {
 			c.rtt, c.least = d, min(c.least, d)
-			c.trips.add(d)
+			c.trips = c.trips.Add(d)
 		}
 	case wire.LinkFin:
 		if err := s.recv.Fin(h.Offset); err != nil {

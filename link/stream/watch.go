@@ -247,21 +247,10 @@ func (c *Carrier) recovers() bool {
 // receiver would not notice otherwise that its path is dead.
 func (s *Stream) loaded(c *Carrier) bool { return s.send.InFlight(c.id) > 0 || c.served > c.asking }
 
-// answerTime returns how long nothing may arrive after a question although the path is alive. An answer
+// answerTime returns how long nothing may arrive after a question although the path is alive: as long as answers have
+// taken, and longer where they vary because packets wait in a queue or overtake each other (RFC 6298). An answer
 // takes longer behind much data, but then data arrives, or acknowledgements.
-func (c *Carrier) answerTime() time.Duration { return max(c.least, c.trips.bound()) }
-
-// trips estimates the round trips of a path as TCP does for its retransmission timeout (RFC 6298, section
-// 2): where they vary, because packets wait in a queue or overtake each other, an answer may take longer
-// without the path being dead.
-type trips struct{ mean, deviation time.Duration }
-
-func (t *trips) add(took time.Duration) {
-	t.deviation += ((t.mean - took).Abs() - t.deviation) / 4
-	t.mean += (took - t.mean) / 8
-}
-
-func (t *trips) bound() time.Duration { return t.mean + 4*t.deviation }
+func (c *Carrier) answerTime() time.Duration { return max(c.least, c.trips.SRTT+4*c.trips.Var) }
 
 // askOthers sends a question on each other carrier, which may be silent for the same reason as one
 // that carries data: whether there is another to continue on is then known as soon as that one is

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 )
 
 // TestJudge: the peer is asked only when necessary, and a path counts as dead only when it had time
@@ -65,34 +67,34 @@ func TestNextFrame(t *testing.T) {
 	}
 }
 
-// TestTrips: an answer may take as long as answers have taken, and no longer where they all take the same.
-func TestTrips(t *testing.T) {
+// TestAnswerTime: an answer may take as long as answers have taken, and no longer where they all take the same.
+func TestAnswerTime(t *testing.T) {
 	const ms = time.Millisecond
-	steady := trips{mean: 20 * ms}
+	steady := Carrier{least: 20 * ms, trips: rtt.Estimate{SRTT: 20 * ms}}
+	answered := func(c *Carrier, took time.Duration) { c.trips = c.trips.Add(took) }
 	for range 20 {
-		steady.add(20 * ms)
+		answered(&steady, 20*ms)
 	}
-	if steady.bound() != 20*ms {
-		t.Errorf("without variation: %v", steady.bound())
+	if got := steady.answerTime(); got != 20*ms {
+		t.Errorf("without variation: %v", got)
 	}
-	late := steady
-	late.add(800 * ms)
-	if late.bound() < 800*ms {
-		t.Errorf("after one that took 800 ms: %v", late.bound())
+	answered(&steady, 800*ms)
+	if got := steady.answerTime(); got < 800*ms {
+		t.Errorf("after one that took 800 ms: %v", got)
 	}
 	for range 60 {
-		late.add(20 * ms)
+		answered(&steady, 20*ms)
 	}
-	if late.bound() > 25*ms {
-		t.Errorf("long after it: %v", late.bound())
+	if got := steady.answerTime(); got > 25*ms {
+		t.Errorf("long after it: %v", got)
 	}
-	varied, rng := trips{mean: 50 * ms}, rand.New(rand.NewPCG(1, 2))
+	varied, rng := Carrier{least: 50 * ms, trips: rtt.Estimate{SRTT: 50 * ms}}, rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
 		took := 50*ms + time.Duration(rng.Int64N(int64(400*ms)))
-		if bound := varied.bound(); i > 8 && judge(took, took, bound, AskIdle, true) == doubtful {
+		if bound := varied.answerTime(); i > 8 && judge(took, took, bound, AskIdle, true) == doubtful {
 			t.Fatalf("the %d. answer took %v, which is doubted after a bound of %v", i, took, bound)
 		}
-		varied.add(took)
+		answered(&varied, took)
 	}
 }
 
