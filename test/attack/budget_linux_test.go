@@ -229,13 +229,13 @@ func (c *calls) begin(method string) (id uint32, err error) {
 	return c.last, c.WriteHeaders(http2.HeadersFrameParam{StreamID: c.last, BlockFragment: block.Bytes(), EndHeaders: true})
 }
 
-// unfinished writes a message of just under 4 MiB, which gRPC accepts, without its last byte.
+// unfinished writes a message of 1 MiB, about the longest that a frontal accepts, without its last byte.
 func (c *calls) unfinished(method string) error {
 	id, err := c.begin(method)
 	if err != nil {
 		return err
 	}
-	const size = 4<<20 - 64
+	const size = 1 << 20
 	head := []byte{0, 0, size >> 16 & 0xff, size >> 8 & 0xff, size & 0xff}
 	piece := make([]byte, 16<<10)
 	if err := c.WriteData(id, false, head); err != nil {
