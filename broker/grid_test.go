@@ -126,7 +126,7 @@ type scripted struct {
 	do func(*controlpb.Signal, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
 }
 
-func (s scripted) Introduced(in *controlpb.Signal, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+func (s scripted) Signal(in *controlpb.Signal, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	return s.do(in, stream)
 }
 

@@ -90,11 +90,11 @@ func TestInventedSites(t *testing.T) {
 	if n := len(g.b.outcomes.ring); n != 1 {
 		t.Errorf("%d latest outcomes", n)
 	}
-	counts := &controlpb.CarriedRequest{Life: 1, Carried: []*controlpb.Carried{{From: "sitea", To: "siteb", Bytes: 5}}}
+	counts := &controlpb.TrafficRequest{Life: 1, Pairs: []*controlpb.PairTraffic{{From: "sitea", To: "siteb", Bytes: 5}}}
 	for i := range 100 {
-		counts.Carried = append(counts.Carried, &controlpb.Carried{From: "sitea", To: fmt.Sprint("made-up", i), Bytes: 1})
+		counts.Pairs = append(counts.Pairs, &controlpb.PairTraffic{From: "sitea", To: fmt.Sprint("made-up", i), Bytes: 1})
 	}
-	if _, err := controlpb.NewTrafficClient(a.s.Conn()).Carried(g.ctx(), counts); err != nil {
+	if _, err := controlpb.NewTrafficClient(a.s.Conn()).Report(g.ctx(), counts); err != nil {
 		t.Fatal(err)
 	}
 	if f := g.b.Status().Traffic; len(f) != 2 || f[0].To != "-" || f[0].From != "sitea" || f[0].Bytes != 100 || f[1].Bytes != 5 {

@@ -110,8 +110,8 @@ func otherThan(own netip.Addr, listening netip.AddrPort, beside func(netip.Addr)
 	return netip.AddrPortFrom(beside(own), listening.Port())
 }
 
-// Bearings implements controlpb.DirectoryServer.
-func (d directory) Bearings(ctx context.Context, _ *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+// Reflectors implements controlpb.DirectoryServer.
+func (d directory) Reflectors(ctx context.Context, _ *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	s, _, err := d.b.caller(ctx, control.RoleFrontal)
 	if err != nil {
 		return nil, d.b.fail(err)
@@ -186,7 +186,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 		}
 		ctx, cancel := context.WithTimeout(ctx, callBackMax)
 		defer cancel()
-		resp, err := controlpb.NewVantagesClient(proxy.Conn()).CallBack(ctx, &controlpb.CallBackRequest{To: target.To.String(), Udp: target.UDP, Nonce: target.Nonce[:], AfterS: req.GetAfterS(), Quiet: target.Quiet, FromPort: uint32(target.Port)})
+		resp, err := controlpb.NewReflectorClient(proxy.Conn()).CallBack(ctx, &controlpb.CallBackRequest{To: target.To.String(), Udp: target.UDP, Nonce: target.Nonce[:], AfterS: req.GetAfterS(), Quiet: target.Quiet, FromPort: uint32(target.Port)})
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", proxy.Peer(), control.FromStatus(err))
 		}

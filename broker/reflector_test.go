@@ -132,7 +132,7 @@ func TestReflectors(t *testing.T) {
 	g.start()
 	a := g.frontal(openA, nil)
 	before := time.Now().UnixNano()
-	resp, err := a.directory.Bearings(g.ctx(), &controlpb.ReflectorsRequest{})
+	resp, err := a.directory.Reflectors(g.ctx(), &controlpb.ReflectorsRequest{})
 	stun := fmt.Sprintf("127.0.0.1:%d", g.b.reflector.sockets.Port())
 	if err != nil || resp.Time < before || resp.Time > time.Now().UnixNano() ||
 		!slices.Equal(resp.Tcp, []string{g.addr}) || !slices.Equal(resp.Stun, []string{stun}) || resp.Clock != g.b.name {
@@ -146,12 +146,12 @@ func TestReflectors(t *testing.T) {
 	if _, err := p1.relays.Offer(g.ctx(), offer); err != nil {
 		t.Fatal(err)
 	}
-	resp, err = a.directory.Bearings(g.ctx(), &controlpb.ReflectorsRequest{})
+	resp, err = a.directory.Reflectors(g.ctx(), &controlpb.ReflectorsRequest{})
 	if err != nil || !slices.Equal(resp.Tcp, []string{g.addr, "192.0.2.7:443", "192.0.2.8:443"}) || !slices.Equal(resp.Stun, []string{stun, "192.0.2.7:3478"}) ||
 		!slices.Equal(resp.Tcp6, []string{"[2001:db8::7]:443"}) || !slices.Equal(resp.Stun6, []string{"[2001:db8::7]:3478"}) {
 		t.Errorf("with proxies: %v, %v", resp, err)
 	}
-	_, err = p1.directory.Bearings(g.ctx(), &controlpb.ReflectorsRequest{})
+	_, err = p1.directory.Reflectors(g.ctx(), &controlpb.ReflectorsRequest{})
 	wantStatus(t, "a proxy asks", err, overlay.ErrForbidden, "not permitted: this call is for a frontal, and this session is that of proxy p1")
 
 	offer.Stun = "p1"
@@ -168,7 +168,7 @@ func TestReflectorsAdvertised(t *testing.T) {
 	g.cfg.Advertise, g.cfg.STUNListen = []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:4443")}, netip.AddrPort{}
 	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
 	g.start()
-	resp, err := g.frontal(openA, nil).directory.Bearings(g.ctx(), &controlpb.ReflectorsRequest{})
+	resp, err := g.frontal(openA, nil).directory.Reflectors(g.ctx(), &controlpb.ReflectorsRequest{})
 	if err != nil || !slices.Equal(resp.Tcp, []string{"198.51.100.1:4443"}) || len(resp.Stun) != 0 {
 		t.Errorf("%v, %v", resp, err)
 	}
@@ -181,7 +181,7 @@ func TestReflectorsAdvertisedOtherwise(t *testing.T) {
 	g.cfg.Advertise, g.cfg.STUNListen = []netip.AddrPort{netip.MustParseAddrPort("[2001:db8::1]:4443")}, netip.AddrPort{}
 	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
 	g.start()
-	resp, err := g.frontal(openA, nil).directory.Bearings(g.ctx(), &controlpb.ReflectorsRequest{})
+	resp, err := g.frontal(openA, nil).directory.Reflectors(g.ctx(), &controlpb.ReflectorsRequest{})
 	if err != nil || !slices.Equal(resp.Tcp, []string{g.addr}) || !slices.Equal(resp.Tcp6, []string{"[2001:db8::1]:4443"}) {
 		t.Errorf("%v, %v", resp, err)
 	}
@@ -198,7 +198,7 @@ func TestSTUNPortTaken(t *testing.T) {
 	g.cfg.STUNListen = netip.MustParseAddrPort(taken.Addr().String())
 	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
 	g.start()
-	resp, err := g.frontal(openA, nil).directory.Bearings(g.ctx(), &controlpb.ReflectorsRequest{})
+	resp, err := g.frontal(openA, nil).directory.Reflectors(g.ctx(), &controlpb.ReflectorsRequest{})
 	if err != nil || len(resp.Stun) != 0 || !strings.Contains(g.logs.String(), "no STUN server") {
 		t.Errorf("%v, %v", resp, err)
 	}
@@ -270,7 +270,7 @@ func TestCallBack(t *testing.T) {
 
 // callee is a proxy that records its call-back requests.
 type callee struct {
-	controlpb.UnimplementedVantagesServer
+	controlpb.UnimplementedReflectorServer
 	asked chan *controlpb.CallBackRequest
 }
 
@@ -285,7 +285,7 @@ func TestCallBackFromProxy(t *testing.T) {
 	a := g.frontal(openA, nil)
 	c := callee{asked: make(chan *controlpb.CallBackRequest, 1)}
 	end := control.NewEndpoint(g.credentials(control.Identity{Role: control.RoleProxy, Name: "p1"}), g.log, func(r grpc.ServiceRegistrar) {
-		controlpb.RegisterVantagesServer(r, c)
+		controlpb.RegisterReflectorServer(r, c)
 	})
 	t.Cleanup(end.Close)
 	s, err := end.Dial(t.Context(), g.dialConfig())

@@ -276,7 +276,7 @@ func relayRequest() *controlpb.SignalRequest {
 
 // signal makes the call and returns its events and final error.
 func signal(ctx context.Context, p *peer, req *controlpb.SignalRequest) ([]*controlpb.SignalEvent, error) {
-	stream, err := p.directory.Introduce(ctx, req)
+	stream, err := p.directory.Signal(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -387,7 +387,7 @@ func TestAssignedComesAtOnce(t *testing.T) {
 		return events(connected)(in, s)
 	}, nil)
 	g.proxy("p1", "192.0.2.7:443")
-	stream, err := b.directory.Introduce(g.ctx(), relayRequest())
+	stream, err := b.directory.Signal(g.ctx(), relayRequest())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,9 +57,9 @@ type signalRequest struct {
 	assigned  bool // the asker was sent ASSIGNED
 }
 
-// Introduce implements controlpb.DirectoryServer. An error before the asker was sent ASSIGNED fails
+// Signal implements controlpb.DirectoryServer. An error before the asker was sent ASSIGNED fails
 // the call; a later one is sent as FAILED.
-func (d directory) Introduce(req *controlpb.SignalRequest, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+func (d directory) Signal(req *controlpb.SignalRequest, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	in, err := d.signal(req, stream)
 	result := "connected"
 	if err != nil {
@@ -338,7 +338,7 @@ func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.SignalEvent]
 	ctx, cancel := context.WithTimeout(stream.Context(), d.b.signallingMax)
 	defer cancel()
 	who := in.frontal.Peer()
-	events, err := controlpb.NewTargetClient(in.frontal.Conn()).Introduced(ctx, message)
+	events, err := controlpb.NewTargetClient(in.frontal.Conn()).Signal(ctx, message)
 	for err == nil {
 		var event *controlpb.SignalEvent
 		if event, err = events.Recv(); err != nil {

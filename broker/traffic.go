@@ -19,8 +19,8 @@ type carriers struct {
 	b *Broker
 }
 
-// Carried implements controlpb.TrafficServer.
-func (c carriers) Carried(ctx context.Context, req *controlpb.CarriedRequest) (*controlpb.CarriedResponse, error) {
+// Report implements controlpb.TrafficServer.
+func (c carriers) Report(ctx context.Context, req *controlpb.TrafficRequest) (*controlpb.TrafficResponse, error) {
 	role := control.SessionOf(ctx).Peer().Role
 	if role != control.RoleProxy {
 		role = control.RoleFrontal
@@ -41,7 +41,7 @@ func (c carriers) Carried(ctx context.Context, req *controlpb.CarriedRequest) (*
 	by := session.Peer().String()
 	c.b.traffic.Fold(by, report, func(id overlay.SiteID) bool { _, err := c.b.registry.Site(id); return err == nil })
 	c.b.traffic.Note(by, report, time.Now())
-	resp := &controlpb.CarriedResponse{}
+	resp := &controlpb.TrafficResponse{}
 	for _, e := range report.Ask {
 		resp.Sites = append(resp.Sites, c.sites(e))
 	}

@@ -22,17 +22,17 @@ func TestCarried(t *testing.T) {
 	g.register(a, pointOf("sitea", rank(0), 1))
 	g.register(b, pointOf("siteb", rank(1), 4))
 	p := g.peer(control.Identity{Role: control.RoleProxy, Name: "p1"}, nil)
-	tell := func(p *peer, m *controlpb.CarriedRequest) (*controlpb.CarriedResponse, error) {
-		return controlpb.NewTrafficClient(p.s.Conn()).Carried(g.ctx(), m)
+	tell := func(p *peer, m *controlpb.TrafficRequest) (*controlpb.TrafficResponse, error) {
+		return controlpb.NewTrafficClient(p.s.Conn()).Report(g.ctx(), m)
 	}
-	ab := &controlpb.Carried{From: "sitea", To: "siteb", Bytes: 100, Links: 1, Waits: 2, Rule: "quota.rate", Rate: 8000}
-	resp, err := tell(p, &controlpb.CarriedRequest{Life: 7, Carried: []*controlpb.Carried{ab}, Ends: []*controlpb.Ends{
+	ab := &controlpb.PairTraffic{From: "sitea", To: "siteb", Bytes: 100, Links: 1, Waits: 2, Rule: "quota.rate", Rate: 8000}
+	resp, err := tell(p, &controlpb.TrafficRequest{Life: 7, Pairs: []*controlpb.PairTraffic{ab}, Ends: []*controlpb.Ends{
 		{Job: string(testJob), Asker: 1, Target: 0}, {Job: string(testJob), Asker: 0, Target: 9},
 	}})
 	if err != nil || len(resp.Sites) != 2 || resp.Sites[0].Asker != "siteb" || resp.Sites[0].Target != "sitea" || resp.Sites[1].Asker != "" {
 		t.Errorf("%v, %v", resp, err)
 	}
-	if _, err := tell(a, &controlpb.CarriedRequest{Carried: []*controlpb.Carried{ab}}); err != nil {
+	if _, err := tell(a, &controlpb.TrafficRequest{Pairs: []*controlpb.PairTraffic{ab}}); err != nil {
 		t.Error(err)
 	}
 	flows := g.b.Status().Traffic
@@ -40,14 +40,14 @@ func TestCarried(t *testing.T) {
 		t.Errorf("%+v", flows)
 	}
 
-	_, err = tell(a, &controlpb.CarriedRequest{Carried: []*controlpb.Carried{{From: "siteb", To: "sitec"}}})
+	_, err = tell(a, &controlpb.TrafficRequest{Pairs: []*controlpb.PairTraffic{{From: "siteb", To: "sitec"}}})
 	wantStatus(t, "of others", err, overlay.ErrForbidden, "not permitted: frontal sitea tells of bytes from siteb to sitec")
-	_, err = tell(a, &controlpb.CarriedRequest{Ends: []*controlpb.Ends{{Job: string(testJob)}}})
+	_, err = tell(a, &controlpb.TrafficRequest{Ends: []*controlpb.Ends{{Job: string(testJob)}}})
 	wantStatus(t, "asks", err, overlay.ErrForbidden, "not permitted: frontal sitea asks for the sites of links; a proxy may")
-	_, err = tell(p, &controlpb.CarriedRequest{Carried: []*controlpb.Carried{ab, ab}})
+	_, err = tell(p, &controlpb.TrafficRequest{Pairs: []*controlpb.PairTraffic{ab, ab}})
 	wantStatus(t, "twice", err, wire.ErrMalformed, "malformed frame: two counts from sitea to siteb")
 	admin := g.peer(control.Identity{Role: control.RoleAdmin, Name: "root"}, nil)
-	_, err = tell(admin, &controlpb.CarriedRequest{})
+	_, err = tell(admin, &controlpb.TrafficRequest{})
 	wantStatus(t, "admin", err, overlay.ErrForbidden, "not permitted: this call is for a frontal, and this session is that of admin root")
 }
 

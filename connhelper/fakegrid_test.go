@@ -236,7 +236,7 @@ func (f *fakeFrontal) Report(_ context.Context, r *controlpb.ReportRequest) (*co
 	return &controlpb.ReportResponse{}, nil
 }
 
-func (f *fakeFrontal) Introduce(r *controlpb.SignalRequest, up grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+func (f *fakeFrontal) Signal(r *controlpb.SignalRequest, up grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	name, err := control.ProcessFromPB(r.Target)
 	if err != nil {
 		return control.Status(err)
@@ -264,7 +264,7 @@ func (f *fakeFrontal) Introduce(r *controlpb.SignalRequest, up grpc.ServerStream
 	if err := up.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED, Relay: relay}); err != nil {
 		return err
 	}
-	down, err := controlpb.NewTargetClient(helper.Conn()).Introduced(up.Context(), &controlpb.Signal{
+	down, err := controlpb.NewTargetClient(helper.Conn()).Signal(up.Context(), &controlpb.Signal{
 		Link: r.Link, Technique: r.Technique, Asker: r.Asker, AskerSite: "sitea", AskerNode: r.AskerNode,
 		Target: r.Target, TargetGeneration: r.TargetGeneration, ConnectAddress: r.ConnectAddress, ConnectId: r.ConnectId, Relay: relay,
 	})

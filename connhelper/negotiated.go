@@ -41,7 +41,7 @@ func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 		},
 		Reflectors: func(ctx context.Context) (coordinate.Reflectors, error) {
 			return h.reflectors.Get(ctx, func(ctx context.Context) (*controlpb.ReflectorsResponse, error) {
-				r, err := f.directory().Bearings(ctx, &controlpb.ReflectorsRequest{})
+				r, err := f.directory().Reflectors(ctx, &controlpb.ReflectorsRequest{})
 				return h.permitted(r), err
 			})
 		},

@@ -94,8 +94,8 @@ type askFrontal struct {
 	h *Helper
 }
 
-func (a askFrontal) Bearings(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
-	resp, err := a.DirectoryClient.Bearings(ctx, req)
+func (a askFrontal) Reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+	resp, err := a.DirectoryClient.Reflectors(ctx, req)
 	return a.h.permitted(resp), control.FromStatus(err)
 }
 

@@ -30,11 +30,11 @@ import (
 type reflectorFrontal struct {
 	*fakeFrontal
 	tcp, stun string
-	hold      chan struct{} // Bearings waits until it is closed
+	hold      chan struct{} // Reflectors waits until it is closed
 	point     *reflector.Point
 }
 
-func (f reflectorFrontal) Bearings(ctx context.Context, _ *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+func (f reflectorFrontal) Reflectors(ctx context.Context, _ *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	select {
 	case <-f.hold:
 	case <-ctx.Done():

@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// signalling is the asker's side of one Introduce call. A goroutine of the helper forwards its
+// signalling is the asker's side of one Signal call. A goroutine of the helper forwards its
 // events until the call ends.
 type signalling struct {
 	link   wire.ID
@@ -45,7 +45,7 @@ func (h *Helper) openSignalling(ctx context.Context, f *frontal, request *contro
 	life, end := context.WithTimeout(context.WithoutCancel(ctx), watchTimeout)
 	detach := context.AfterFunc(ctx, end)
 	request.SmallPackets = carrier.SmallPackets(ctx)
-	stream, err := f.directory().Introduce(life, request)
+	stream, err := f.directory().Signal(life, request)
 	if err != nil {
 		end()
 		return nil, control.FromStatus(err)
@@ -141,8 +141,8 @@ type targetService struct {
 	h *Helper
 }
 
-// Introduced performs the target's part of a technique.
-func (s targetService) Introduced(m *controlpb.Signal, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+// Signal performs the target's part of a technique.
+func (s targetService) Signal(m *controlpb.Signal, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	if role := control.SessionOf(stream.Context()).Peer().Role; role != control.RoleFrontal {
 		return control.Status(fmt.Errorf("%w: a %v does not signal", overlay.ErrForbidden, role))
 	}

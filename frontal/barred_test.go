@@ -39,13 +39,13 @@ func TestNewsEndBars(t *testing.T) {
 	}
 	called := func(site string, technique overlay.Technique, last *controlpb.SignalEvent) {
 		t.Helper()
-		h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		h.signalTarget = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			if err := out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED}); err != nil {
 				return err
 			}
 			return out.Send(last)
 		}
-		if _, err := r.broker.introduced(&controlpb.Signal{
+		if _, err := r.broker.signalTarget(&controlpb.Signal{
 			Link: []byte{7}, Technique: uint32(technique), Asker: control.ProcessToPB(proc(9)), AskerSite: site, AskerNode: "b1", Target: control.ProcessToPB(proc(0)), TargetGeneration: 1,
 		}); err != nil {
 			t.Fatal(err)
@@ -57,8 +57,8 @@ func TestNewsEndBars(t *testing.T) {
 	}
 	connected := &controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED}
 	failed := &controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(overlay.ErrTimeout)}
-	introduce := func(by func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error) {
-		r.broker.locked(func() { r.broker.introduce = by })
+	signal := func(by func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error) {
+		r.broker.locked(func() { r.broker.signal = by })
 		h.signal(signalRequest(relay, 0))
 	}
 	away := func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
@@ -81,11 +81,11 @@ func TestNewsEndBars(t *testing.T) {
 				t.Error(err)
 			}
 		}, true},
-		{"the broker calls a site that was not away", func() { introduce(sendAll(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED})) }, false},
-		{"the broker says that the site is away", func() { introduce(away) }, false},
+		{"the broker calls a site that was not away", func() { signal(sendAll(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED})) }, false},
+		{"the broker says that the site is away", func() { signal(away) }, false},
 		{"the broker calls a site that was away", func() {
-			introduce(away)
-			introduce(sendAll(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED}))
+			signal(away)
+			signal(sendAll(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED}))
 		}, true},
 		{"the broker is away and back", func() {
 			r.broker.stop()

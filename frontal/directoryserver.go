@@ -351,12 +351,12 @@ func (f *Frontal) remember(id control.Identity, target overlay.ProcessName, req 
 	return nil
 }
 
-// Introduce passes a signalling request to the broker and its events back. If the request has no
+// Signal passes a signalling request to the broker and its events back. If the request has no
 // offer for a technique that needs one, this gateway is the asker's end.
-func (d *directoryServer) Introduce(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+func (d *directoryServer) Signal(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxSignalling)
 	defer cancel()
-	id, err := d.f.helperOf(ctx, "Introduce")
+	id, err := d.f.helperOf(ctx, "Signal")
 	if err != nil {
 		return control.Status(err)
 	}
@@ -366,7 +366,7 @@ func (d *directoryServer) Introduce(req *controlpb.SignalRequest, out grpc.Serve
 	}
 	defer release()
 	site := d.targetSite(req)
-	err = d.introduce(ctx, id, req, func(event *controlpb.SignalEvent) error {
+	err = d.signal(ctx, id, req, func(event *controlpb.SignalEvent) error {
 		if event.Kind == controlpb.SignalEvent_ASSIGNED {
 			d.f.memory.Present(site, time.Now())
 		}
@@ -378,8 +378,8 @@ func (d *directoryServer) Introduce(req *controlpb.SignalRequest, out grpc.Serve
 	return control.Status(err)
 }
 
-// introduce passes a checked signalling request to the broker, or is its asker's end.
-func (d *directoryServer) introduce(ctx context.Context, id control.Identity, req *controlpb.SignalRequest, send func(*controlpb.SignalEvent) error) error {
+// signal passes a checked signalling request to the broker, or is its asker's end.
+func (d *directoryServer) signal(ctx context.Context, id control.Identity, req *controlpb.SignalRequest, send func(*controlpb.SignalEvent) error) error {
 	if len(req.Offer) == 0 && d.f.gateway.StandsIn(overlay.Technique(req.Technique)) {
 		return d.f.gateway.Ask(ctx, id.Name, req, send)
 	}
@@ -387,7 +387,7 @@ func (d *directoryServer) introduce(ctx context.Context, id control.Identity, re
 	if err != nil {
 		return err
 	}
-	in, err := controlpb.NewDirectoryClient(s.Conn()).Introduce(ctx, req)
+	in, err := controlpb.NewDirectoryClient(s.Conn()).Signal(ctx, req)
 	if err != nil {
 		return d.f.up.CallError(s, err)
 	}

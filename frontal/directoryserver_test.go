@@ -451,10 +451,10 @@ func TestSecondSessionOfAProcessReplacesTheFirst(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the first session was not ended")
 	}
-	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	h.signalTarget = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
-	events, err := r.broker.introduced(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1})
+	events, err := r.broker.signalTarget(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1})
 	if err != nil || len(events) != 1 {
 		t.Errorf("%v, %v", events, err)
 	}
@@ -491,10 +491,10 @@ func TestTwoHostsWithOneCertificate(t *testing.T) {
 			}
 		}
 	}
-	first.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	first.signalTarget = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
-	if events, err := r.broker.introduced(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1}); err != nil || len(events) != 1 {
+	if events, err := r.broker.signalTarget(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1}); err != nil || len(events) != 1 {
 		t.Errorf("the first host is asked: %v, %v", events, err)
 	}
 	if own := r.f.hosts.Own(); len(own) != 1 || !strings.Contains(own[0].Note, "two hosts present the certificate of "+id.String()) {
@@ -581,9 +581,9 @@ func TestWhoMayCallWhat(t *testing.T) {
 		t.Errorf("status by a helper: %v", err)
 	}
 	_, err = eventsOf(t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.SignalEvent], error) {
-		return controlpb.NewTargetClient(h.s.Conn()).Introduced(ctx, &controlpb.Signal{})
+		return controlpb.NewTargetClient(h.s.Conn()).Signal(ctx, &controlpb.Signal{})
 	})
-	if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "helper sitea/a1 may not call Introduced; the broker may") {
+	if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "helper sitea/a1 may not call Signal; the broker may") {
 		t.Errorf("signalled by a helper: %v", err)
 	}
 	s, err := r.dialAs(control.Identity{Role: control.RoleAdmin, Name: "root"}, nil)

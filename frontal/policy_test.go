@@ -31,7 +31,7 @@ func TestOwnPolicy(t *testing.T) {
 	r := newRig(t, withPolicy(t, "contact: opsa\nrules:\n- {name: b, effect: allow, sites: [siteb], users: [alice]}\n"))
 	h := r.helper("a1")
 	h.register(0)
-	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	h.signalTarget = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
 	alice := &controlpb.Principal{User: "alice", Project: "p"}
@@ -44,7 +44,7 @@ func TestOwnPolicy(t *testing.T) {
 			Link: make([]byte, 16), Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: string(site), AskerNode: "b1",
 			Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: alice, TargetPrincipal: alice, ConnectAddress: addr,
 		}
-		_, err := r.broker.introduced(in)
+		_, err := r.broker.signalTarget(in)
 		if wantRefusal == "" && err != nil || wantRefusal != "" && (!errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), wantRefusal)) {
 			t.Errorf("%s: %v, want %q", site, err, wantRefusal)
 		}
@@ -67,7 +67,7 @@ func TestNoPolicyKeepsInside(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Policy = "" })
 	h := r.helper("a1")
 	h.register(0, 1)
-	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	h.signalTarget = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
 	refused := func(what string, err error) {
@@ -82,14 +82,14 @@ func TestNoPolicyKeepsInside(t *testing.T) {
 		Link: make([]byte, 16), Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1",
 		Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: &controlpb.Principal{User: "alice", Project: "p"},
 	}
-	_, err = r.broker.introduced(in)
+	_, err = r.broker.signalTarget(in)
 	refused("being signalled", err)
 
 	if answer, err := h.ask(1, false); err != nil || answer.Fault != nil {
 		t.Errorf("asking for a process of the site: %v, %v", answer, err)
 	}
 	in.AskerSite, in.AskerNode, in.Asker = "sitea", "a2", control.ProcessToPB(proc(1))
-	if _, err := r.broker.introduced(in); err != nil {
+	if _, err := r.broker.signalTarget(in); err != nil {
 		t.Errorf("being signalled within the site: %v", err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 )
 
-// Bearings queries the broker for every caller: the answer contains a clock reading.
-func (d *directoryServer) Bearings(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
-	if _, err := d.f.helperOf(ctx, "Bearings"); err != nil {
+// Reflectors queries the broker for every caller: the answer contains a clock reading.
+func (d *directoryServer) Reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+	if _, err := d.f.helperOf(ctx, "Reflectors"); err != nil {
 		return nil, control.Status(err)
 	}
 	resp, err := d.f.reflectors(ctx, req)
@@ -33,7 +33,7 @@ func (d *directoryServer) CallBack(ctx context.Context, req *controlpb.CallBackR
 
 // reflectors is the broker's answer without what the settings deny.
 func (f *Frontal) reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
-	resp, err := f.up.Bearings(ctx, req)
+	resp, err := f.up.Reflectors(ctx, req)
 	if err == nil {
 		coordinate.Filter(resp, f.config().rule().Without)
 	}

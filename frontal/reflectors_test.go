@@ -17,8 +17,8 @@ import (
 
 var reflectorsAsked atomic.Int64
 
-// Bearings of the scripted broker tells how often it was asked.
-func (b *fakeBroker) Bearings(context.Context, *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+// Reflectors of the scripted broker tells how often it was asked.
+func (b *fakeBroker) Reflectors(context.Context, *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	return &controlpb.ReflectorsResponse{Time: reflectorsAsked.Add(1), Tcp: []string{"192.0.2.1:443"}, Stun: []string{"192.0.2.1:3478"}}, nil
 }
 
@@ -36,17 +36,17 @@ func TestReflectorsAreNotCached(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	directory := h.dir
-	first, err := directory.Bearings(t.Context(), &controlpb.ReflectorsRequest{})
+	first, err := directory.Reflectors(t.Context(), &controlpb.ReflectorsRequest{})
 	if err != nil || first.Tcp[0] != "192.0.2.1:443" || first.Stun[0] != "192.0.2.1:3478" {
 		t.Fatalf("%v, %v", first, err)
 	}
-	second, err := directory.Bearings(t.Context(), &controlpb.ReflectorsRequest{})
+	second, err := directory.Reflectors(t.Context(), &controlpb.ReflectorsRequest{})
 	if err != nil || second.Time == first.Time {
 		t.Errorf("%v, %v", second, err)
 	}
 	r.broker.stop()
 	r.until("the outage is seen", func() bool { return !r.f.up.Up() })
-	if _, err := directory.Bearings(t.Context(), &controlpb.ReflectorsRequest{}); !errors.Is(control.FromStatus(err), overlay.ErrUnreachable) {
+	if _, err := directory.Reflectors(t.Context(), &controlpb.ReflectorsRequest{}); !errors.Is(control.FromStatus(err), overlay.ErrUnreachable) {
 		t.Errorf("without a broker: %v", err)
 	}
 }
@@ -72,7 +72,7 @@ func TestNegotiationIsPassedOn(t *testing.T) {
 	text := bytes.Repeat([]byte{7}, control.MaxNegotiation)
 	answer := func(b []byte) {
 		r.broker.locked(func() {
-			r.broker.introduce = sendAll(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: b})
+			r.broker.signal = sendAll(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: b})
 		})
 	}
 	answer(text)

@@ -239,11 +239,11 @@ type fakeBroker struct {
 	hosts      *controlpb.HostList   // of the grid
 	listed     int                   // calls for that
 
-	resolve   func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
-	await     func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error)
-	refuse    func(*controlpb.AccessPoint) *controlpb.Fault
-	introduce func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
-	reserved  *controlpb.Reserved // nil: it does not know the call
+	resolve  func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
+	await    func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error)
+	refuse   func(*controlpb.AccessPoint) *controlpb.Fault
+	signal   func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
+	reserved *controlpb.Reserved // nil: it does not know the call
 }
 
 func newFakeBroker(r *rig) *fakeBroker {
@@ -425,12 +425,12 @@ func (b *fakeBroker) Report(_ context.Context, req *controlpb.ReportRequest) (*c
 	return &controlpb.ReportResponse{}, nil
 }
 
-func (b *fakeBroker) Introduce(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+func (b *fakeBroker) Signal(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	b.mu.Lock()
 	b.asked = append(b.asked, req)
-	introduce := b.introduce
+	signal := b.signal
 	b.mu.Unlock()
-	return introduce(req, out)
+	return signal(req, out)
 }
 
 func (b *fakeBroker) Reserve(ctx context.Context, req *controlpb.SignalRequest) (*controlpb.Reserved, error) {
@@ -454,13 +454,13 @@ func (b *fakeBroker) reserve(in *controlpb.Signal) error {
 	return control.FromStatus(err)
 }
 
-// introduced calls the frontal as the broker does and returns its events.
-func (b *fakeBroker) introduced(in *controlpb.Signal) ([]*controlpb.SignalEvent, error) {
+// signalTarget calls the frontal as the broker does and returns its events.
+func (b *fakeBroker) signalTarget(in *controlpb.Signal) ([]*controlpb.SignalEvent, error) {
 	b.mu.Lock()
 	s := b.session
 	b.mu.Unlock()
 	return eventsOf(b.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.SignalEvent], error) {
-		return controlpb.NewTargetClient(s.Conn()).Introduced(ctx, in)
+		return controlpb.NewTargetClient(s.Conn()).Signal(ctx, in)
 	})
 }
 
@@ -483,15 +483,15 @@ func eventsOf(t *testing.T, open func(context.Context) (grpc.ServerStreamingClie
 // fakeHelper is one node's session with the frontal, and the node's listener.
 type fakeHelper struct {
 	controlpb.UnimplementedTargetServer
-	r          *rig
-	node       string
-	end        *control.Endpoint
-	s          *control.Session
-	dir        controlpb.DirectoryClient
-	nodes      controlpb.NodesClient
-	ln         net.Listener
-	introduced func(*controlpb.Signal, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
-	reserved   func(*controlpb.Signal) error // nil: it does not know the call
+	r            *rig
+	node         string
+	end          *control.Endpoint
+	s            *control.Session
+	dir          controlpb.DirectoryClient
+	nodes        controlpb.NodesClient
+	ln           net.Listener
+	signalTarget func(*controlpb.Signal, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
+	reserved     func(*controlpb.Signal) error // nil: it does not know the call
 }
 
 func (h *fakeHelper) Reserve(ctx context.Context, in *controlpb.Signal) (*controlpb.ReserveResponse, error) {
@@ -501,8 +501,8 @@ func (h *fakeHelper) Reserve(ctx context.Context, in *controlpb.Signal) (*contro
 	return &controlpb.ReserveResponse{}, control.Status(h.reserved(in))
 }
 
-func (h *fakeHelper) Introduced(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
-	return h.introduced(in, out)
+func (h *fakeHelper) Signal(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	return h.signalTarget(in, out)
 }
 
 // dialAs makes a session with the frontal under any identity.
@@ -587,7 +587,7 @@ func (h *fakeHelper) ask(rank uint32, fresh bool) (*controlpb.Answer, error) {
 
 func (h *fakeHelper) signal(req *controlpb.SignalRequest) ([]*controlpb.SignalEvent, error) {
 	return eventsOf(h.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.SignalEvent], error) {
-		return h.dir.Introduce(ctx, req)
+		return h.dir.Signal(ctx, req)
 	})
 }
 

@@ -42,7 +42,7 @@ func TestSignalByRelay(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	r.broker.locked(func() {
-		r.broker.introduce = sendAll(
+		r.broker.signal = sendAll(
 			&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED, Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{"203.0.113.20:443"}, Ticket: []byte("t")}},
 			&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED},
 			&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED},
@@ -68,7 +68,7 @@ func TestSignalErrors(t *testing.T) {
 	h.register(0)
 	r.helper("a2").register(7)
 	r.broker.locked(func() {
-		r.broker.introduce = func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		r.broker.signal = func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			return control.Status(fmt.Errorf("broker main: %w", overlay.ErrNoRelay))
 		}
 	})
@@ -102,7 +102,7 @@ func TestReversedToTheGateway(t *testing.T) {
 	h.register(0)
 	id := wire.ID{1, 2, 3}
 	r.broker.locked(func() {
-		r.broker.introduce = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		r.broker.signal = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			if req.ConnectAddress != r.f.gateway.PublicAddr.String() {
 				t.Errorf("connect address %q, want the gateway's %v", req.ConnectAddress, r.f.gateway.PublicAddr)
 			}
@@ -163,7 +163,7 @@ func TestNodesWithARouteNameTheirOwnAddress(t *testing.T) {
 	r := newRig(t, plain)
 	h := r.helper("a1")
 	h.register(0)
-	r.broker.locked(func() { r.broker.introduce = sendAll() })
+	r.broker.locked(func() { r.broker.signal = sendAll() })
 	req := signalRequest(overlay.Reversed, 0)
 	req.ConnectId, req.ConnectAddress = make([]byte, 16), "198.51.100.1:4000"
 	if _, err := h.signal(req); err != nil || r.broker.signalRequests()[0].ConnectAddress != "198.51.100.1:4000" {
@@ -178,12 +178,12 @@ func TestSignalledReachesTheHelper(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	seen := make(chan *controlpb.Signal, 1)
-	h.introduced = func(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	h.signalTarget = func(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		seen <- in
 		return errors.Join(out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED}),
 			out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(fmt.Errorf("helper sitea/a1: %w", overlay.ErrTimeout))}))
 	}
-	events, err := r.broker.introduced(&controlpb.Signal{
+	events, err := r.broker.signalTarget(&controlpb.Signal{
 		Link: []byte{7}, Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1", Target: control.ProcessToPB(proc(0)), TargetGeneration: 1,
 		Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{"203.0.113.20:443"}}, ConnectAddress: "203.0.113.21:4000",
 	})
@@ -205,13 +205,13 @@ func TestSignalledErrors(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0, 1)
 	hanging := make(chan struct{})
-	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	h.signalTarget = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		close(hanging)
 		<-out.Context().Done()
 		return out.Context().Err()
 	}
 	call := func(rank uint32, generation uint64) error {
-		_, err := r.broker.introduced(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(rank)), TargetGeneration: generation})
+		_, err := r.broker.signalTarget(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(rank)), TargetGeneration: generation})
 		return err
 	}
 	expect := func(what string, err, class error, text string) {

@@ -74,7 +74,7 @@ func (f *Frontal) dataTLS() *tls.Config {
 // askBroker is the grid as a frontal reaches it.
 type askBroker struct{ f *Frontal }
 
-func (a askBroker) Bearings(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+func (a askBroker) Reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	return a.f.reflectors(ctx, req)
 }
 

@@ -20,12 +20,12 @@ type targetServer struct {
 	f *Frontal
 }
 
-// Introduced passes a signalling request to the helper of the process that it
+// Signal passes a signalling request to the helper of the process that it
 // names, and the helper's events back; or this gateway is the target's end.
-func (t *targetServer) Introduced(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+func (t *targetServer) Signal(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxSignalling)
 	defer cancel()
-	point, s, err := t.check(ctx, in, "Introduced")
+	point, s, err := t.check(ctx, in, "Signal")
 	if err != nil {
 		return control.Status(err)
 	}
@@ -46,7 +46,7 @@ func (t *targetServer) Introduced(in *controlpb.Signal, out grpc.ServerStreaming
 		}
 		return nil
 	}
-	events, err := controlpb.NewTargetClient(s.Conn()).Introduced(ctx, in)
+	events, err := controlpb.NewTargetClient(s.Conn()).Signal(ctx, in)
 	if err != nil {
 		return control.Status(t.f.helperError(s, point, err))
 	}
@@ -80,7 +80,7 @@ func (t *targetServer) check(ctx context.Context, in *controlpb.Signal, call str
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
 	}
 	if err := t.f.askerInside(in); err != nil {
-		t.f.auditRefusal(control.SessionOf(ctx).Peer().String(), "introduction", err)
+		t.f.auditRefusal(control.SessionOf(ctx).Peer().String(), "signalling", err)
 		return overlay.AccessPoint{}, nil, err
 	}
 	return point, s, nil

@@ -143,14 +143,14 @@ func (e *loopEnd) Keep(peer string, port []byte) {
 // leadTo makes a's broker pass signalling requests to b's gateway.
 func (r *rig) leadTo(b *rig) {
 	r.broker.locked(func() {
-		r.broker.introduce = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		r.broker.signal = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			b.broker.mu.Lock()
 			s := b.broker.session
 			b.broker.mu.Unlock()
 			if err := out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED}); err != nil {
 				return err
 			}
-			events, err := controlpb.NewTargetClient(s.Conn()).Introduced(out.Context(), &controlpb.Signal{
+			events, err := controlpb.NewTargetClient(s.Conn()).Signal(out.Context(), &controlpb.Signal{
 				Link: req.Link, Technique: req.Technique, Asker: req.Asker, AskerSite: "siteq", AskerNode: req.AskerNode,
 				Target: req.Target, TargetGeneration: req.TargetGeneration, Offer: req.Offer,
 			})
@@ -168,7 +168,7 @@ func (r *rig) leadTo(b *rig) {
 	})
 }
 
-// helpersCall is a helper's pending Introduce call.
+// helpersCall is a helper's pending Signal call.
 type helpersCall struct {
 	t      *testing.T
 	stream grpc.ServerStreamingClient[controlpb.SignalEvent]
@@ -179,7 +179,7 @@ func (h *fakeHelper) begin(req *controlpb.SignalRequest) *helpersCall {
 	h.r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	h.r.t.Cleanup(cancel)
-	stream, err := h.dir.Introduce(ctx, req)
+	stream, err := h.dir.Signal(ctx, req)
 	if err != nil {
 		h.r.t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestAskFails(t *testing.T) {
 		"another's process": {change: func(m *controlpb.SignalRequest) { m.Asker.Rank = 5 }, class: overlay.ErrForbidden,
 			text: "may not speak for rank 5"},
 	} {
-		r.broker.locked(func() { r.broker.introduce = tc.broker })
+		r.broker.locked(func() { r.broker.signal = tc.broker })
 		e := &scriptEnd{ask: tc.ask}
 		if tc.ask == nil {
 			e.ask = afterAnswer
@@ -410,7 +410,7 @@ func (h *fakeHelper) held() (*helpersCall, *controlpb.SignalEvent, *net.TCPConn)
 // acceptThen makes the broker accept, and send the given events.
 func (r *rig) acceptThen(events <-chan *controlpb.SignalEvent) {
 	r.broker.locked(func() {
-		r.broker.introduce = func(_ *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		r.broker.signal = func(_ *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			if err := out.Send(isAccepted); err != nil {
 				return err
 			}
@@ -570,7 +570,7 @@ func TestAnswerFails(t *testing.T) {
 		if tc.change != nil {
 			tc.change(in)
 		}
-		events, err := r.broker.introduced(in)
+		events, err := r.broker.signalTarget(in)
 		if err != nil || len(events) == 0 || events[len(events)-1].Kind != controlpb.SignalEvent_FAILED {
 			t.Errorf("%s: %v, %v", name, events, err)
 			continue
@@ -612,7 +612,7 @@ func TestTraversalsStayBelowTheLimits(t *testing.T) {
 	if !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), full) {
 		t.Errorf("links, asker's side: %v", err)
 	}
-	told, err := r.broker.introduced(askedOf(0))
+	told, err := r.broker.signalTarget(askedOf(0))
 	if err != nil || len(told) != 1 || !strings.Contains(told[0].Fault.GetText(), full) {
 		t.Errorf("links, target's side: %v, %v", told, err)
 	}
@@ -639,7 +639,7 @@ func TestTraversalsEndWithTheFrontal(t *testing.T) {
 	over := make(chan error, 2)
 	go func() { _, err := h.signal(signalRequest(overlay.HolePunching, 0)); over <- err }()
 	go func() {
-		events, err := r.broker.introduced(askedOf(0))
+		events, err := r.broker.signalTarget(askedOf(0))
 		for _, e := range events {
 			err = errors.Join(err, control.FaultErr(e.Fault))
 		}
@@ -673,7 +673,7 @@ func TestTraversalsAreBounded(t *testing.T) {
 	if _, err := h.signal(signalRequest(overlay.HolePunching, 0)); !errors.Is(err, overlay.ErrTimeout) || err.Error() != want {
 		t.Errorf("asking: %v", err)
 	}
-	events, err := r.broker.introduced(askedOf(0))
+	events, err := r.broker.signalTarget(askedOf(0))
 	if err != nil || len(events) != 1 || events[0].Fault.GetText() != want {
 		t.Errorf("answering: %v, %v", events, err)
 	}
@@ -711,7 +711,7 @@ func TestPreparingIsOver(t *testing.T) {
 	h.register(0)
 	ended := make(chan string, 2)
 	r.broker.locked(func() {
-		r.broker.introduce = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		r.broker.signal = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			err := out.Send(isAccepted)
 			<-out.Context().Done()
 			ended <- string(req.Offer)
@@ -749,7 +749,7 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 	echo(t, far)
 	asked, held := make(chan struct{}), make(chan struct{})
 	r.broker.locked(func() {
-		r.broker.introduce = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		r.broker.signal = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			close(asked)
 			select {
 			case <-held:
@@ -787,7 +787,7 @@ func TestOthersMeetForThemselves(t *testing.T) {
 	r.f.gateway.NewEnd = func(context.Context, bool) (gateway.End, error) { panic("the gateway is nobody's end") }
 	h := r.helper("a1")
 	h.register(0)
-	r.broker.locked(func() { r.broker.introduce = sendAll(isConnected) })
+	r.broker.locked(func() { r.broker.signal = sendAll(isConnected) })
 	for _, offer := range [][]byte{nil, []byte("offer")} {
 		req := signalRequest(overlay.HolePunching, 0)
 		req.Offer = offer
@@ -795,15 +795,15 @@ func TestOthersMeetForThemselves(t *testing.T) {
 			t.Errorf("%v, %v", events, err)
 		}
 	}
-	h.introduced = func(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	h.signalTarget = func(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		return out.Send(isConnected)
 	}
-	if events, err := r.broker.introduced(askedOf(0)); err != nil || len(events) != 1 {
+	if events, err := r.broker.signalTarget(askedOf(0)); err != nil || len(events) != 1 {
 		t.Errorf("%v, %v", events, err)
 	}
 	g := newRig(t, closed)
 	g.f.gateway.NewEnd = r.f.gateway.NewEnd
-	g.broker.locked(func() { g.broker.introduce = sendAll(isConnected) })
+	g.broker.locked(func() { g.broker.signal = sendAll(isConnected) })
 	h = g.helper("a1")
 	h.register(0)
 	req := signalRequest(overlay.HolePunching, 0)

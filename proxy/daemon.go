@@ -170,7 +170,7 @@ func (l *life) run(ctx context.Context, ready func()) error {
 func (l *life) endpoint() *control.Endpoint {
 	e := control.NewEndpoint(l.creds, l.log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterAdminServer(r, admin{server: l.server})
-		controlpb.RegisterVantagesServer(r, callBackServer{log: l.log, point: func() reflector.Point {
+		controlpb.RegisterReflectorServer(r, callBackServer{log: l.log, point: func() reflector.Point {
 			return reflector.Point{Observer: l.server.observer, Sockets: l.sockets}
 		}})
 	})

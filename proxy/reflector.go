@@ -34,12 +34,12 @@ func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *
 
 // callBackServer calls back for the broker.
 type callBackServer struct {
-	controlpb.UnimplementedVantagesServer
+	controlpb.UnimplementedReflectorServer
 	log   *slog.Logger
 	point func() reflector.Point
 }
 
-// CallBack implements controlpb.VantagesServer. The broker has checked that the address belongs to
+// CallBack implements controlpb.ReflectorServer. The broker has checked that the address belongs to
 // the requester; only a proxy whose broker is on its own host calls loopback addresses.
 func (c callBackServer) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	s := control.SessionOf(ctx)

@@ -74,7 +74,7 @@ func TestCallBack(t *testing.T) {
 			t.Errorf("sent %q", b)
 		}
 	})
-	broker := controlpb.NewVantagesClient(session.Conn())
+	broker := controlpb.NewReflectorClient(session.Conn())
 	req := &controlpb.CallBackRequest{To: called.Addr().String(), Nonce: []byte("0123456789abcdef")}
 	resp, err := broker.CallBack(t.Context(), req)
 	if err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {

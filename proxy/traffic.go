@@ -121,7 +121,7 @@ func (o *offerer) reportTraffic(ctx context.Context, session *control.Session, r
 	}
 	ctx, cancel := context.WithTimeout(ctx, offerBound)
 	defer cancel()
-	resp, err := controlpb.NewTrafficClient(session.Conn()).Carried(ctx, report.ToPB())
+	resp, err := controlpb.NewTrafficClient(session.Conn()).Report(ctx, report.ToPB())
 	if err = control.FromStatus(err); err == nil {
 		err = o.server.trafficAnswer(report.Ask, resp.GetSites())
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Answer is Introduced for a process whose node cannot be the target's end itself. The error is for
+// Answer is Signal for a process whose node cannot be the target's end itself. The error is for
 // the asker.
 func (g *Gateway) Answer(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, send func(*controlpb.SignalEvent) error) error {
 	if err := g.answer(ctx, in, point, send); err != nil {

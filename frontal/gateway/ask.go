@@ -49,7 +49,7 @@ func (g *Gateway) attribute(err error) error {
 	return fmt.Errorf("%s: %w", g.who, err)
 }
 
-// Ask is Introduce for a node that cannot be the asker's end itself.
+// Ask is Signal for a node that cannot be the asker's end itself.
 func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.SignalRequest, send func(*controlpb.SignalEvent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -83,7 +83,7 @@ func (a *asking) endCurrent() {
 // follow sends the request to the broker and reads the progress of the target's side.
 func (a *asking) follow(ctx context.Context, in *signalling, req *controlpb.SignalRequest) {
 	defer close(in.done)
-	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req)
+	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Signal(ctx, req)
 	if err != nil {
 		err = attributed{a.g.up.CallError(a.uplink, err)}
 	}

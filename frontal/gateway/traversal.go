@@ -19,8 +19,8 @@ import (
 // that need both ends at work, and carries what comes of it:
 //
 //	asker's helper   its gateway               broker   target's gateway     target's helper
-//	    | Introduce       |                       |            |                    |
-//	    |---------------->| Introduce with offer  | Introduced |                    |
+//	    | Signal       |                       |            |                    |
+//	    |---------------->| Signal with offer  | Signal |                    |
 //	    |                 |---------------------->|----------->|                    |
 //	    |                 |<--------- ACCEPTED with answer ----|                    |
 //	    |                 |================ the link =========>|                    |

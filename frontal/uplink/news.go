@@ -65,7 +65,7 @@ func (u *Set) TellTraffic(ctx context.Context, report traffic.Report) error {
 func (u *Set) tellTrafficOn(ctx context.Context, s *control.Session, report traffic.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	_, err := controlpb.NewTrafficClient(s.Conn()).Carried(ctx, report.ToPB())
+	_, err := controlpb.NewTrafficClient(s.Conn()).Report(ctx, report.ToPB())
 	if errors.Is(control.FromStatus(err), wire.ErrVersion) {
 		return nil
 	}

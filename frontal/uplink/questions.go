@@ -50,15 +50,15 @@ func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*cont
 	}
 }
 
-// Bearings queries the current broker for its reflectors and its time.
-func (u *Set) Bearings(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+// Reflectors queries the current broker for its reflectors and its time.
+func (u *Set) Reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	s, err := u.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).Bearings(ctx, req)
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Reflectors(ctx, req)
 	return resp, u.CallError(s, err)
 }
 

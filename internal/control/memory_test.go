@@ -46,9 +46,9 @@ func (h *holding) Resolve(_ context.Context, r *controlpb.ResolveRequest) (*cont
 	return empties(&controlpb.ResolveResponse{}, int(r.KnownPlans[0])), nil
 }
 
-// Introduce sends a small event, and then one, or as many as there are generations, with many addresses
+// Signal sends a small event, and then one, or as many as there are generations, with many addresses
 // that have nothing in them.
-func (h *holding) Introduce(r *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+func (h *holding) Signal(r *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	h.entered <- 1
 	if err := out.Send(&controlpb.SignalEvent{}); err != nil {
 		return err
@@ -94,7 +94,7 @@ func TestMemoryOfAMessage(t *testing.T) {
 		"a request for a stream": func() error {
 			request := &controlpb.SignalRequest{Port: 1}
 			request.ProtoReflect().SetUnknown(bytes.Repeat([]byte{0x1a, 0}, 30_000)) // an asker, again and again
-			events, err := to.Introduce(ctx, request)
+			events, err := to.Signal(ctx, request)
 			if err == nil {
 				_, err = events.Recv()
 			}
@@ -109,7 +109,7 @@ func TestMemoryOfAMessage(t *testing.T) {
 			return err
 		},
 		"an event": func() error {
-			events, err := to.Introduce(ctx, &controlpb.SignalRequest{Port: 30_000})
+			events, err := to.Signal(ctx, &controlpb.SignalRequest{Port: 30_000})
 			if err == nil {
 				if _, err = events.Recv(); err != nil {
 					t.Errorf("the event before it: %v", err)
@@ -134,7 +134,7 @@ func TestMemoryOfAMessage(t *testing.T) {
 	if _, err := to.Resolve(ctx, &controlpb.ResolveRequest{KnownPlans: []uint64{100}}); err != nil {
 		t.Errorf("a small answer after them: %v", err)
 	}
-	events, err := to.Introduce(ctx, &controlpb.SignalRequest{Port: 100})
+	events, err := to.Signal(ctx, &controlpb.SignalRequest{Port: 100})
 	for n := 0; err == nil; n++ {
 		if _, err = events.Recv(); errors.Is(err, io.EOF) && n != 2 {
 			t.Errorf("a small stream after them has %d events", n)
@@ -200,7 +200,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 			t.Fatalf("answer %d: %v", i, err)
 		}
 	}
-	events, err := to.Introduce(t.Context(), &controlpb.SignalRequest{Port: elements, TargetGeneration: many})
+	events, err := to.Signal(t.Context(), &controlpb.SignalRequest{Port: elements, TargetGeneration: many})
 	for err == nil {
 		_, err = events.Recv()
 	}
@@ -209,7 +209,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 	}
 	for i := range many { // the reader leaves them behind
 		ctx, cancel := context.WithCancel(t.Context())
-		events, err := to.Introduce(ctx, &controlpb.SignalRequest{Port: elements})
+		events, err := to.Signal(ctx, &controlpb.SignalRequest{Port: elements})
 		for n := 0; err == nil && n < 2; n++ {
 			_, err = events.Recv()
 		}

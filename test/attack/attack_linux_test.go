@@ -97,15 +97,15 @@ func (a *attacked) as(t *testing.T, id control.Identity, daemon, from string, po
 // would, and returns its assignment.
 func (a *attacked) assigned(t *testing.T, frontal *control.Session) *controlpb.Assignment {
 	t.Helper()
-	event, err := a.introduce(t, frontal, func(*controlpb.SignalRequest) {})
+	event, err := a.signal(t, frontal, func(*controlpb.SignalRequest) {})
 	if err != nil || event.GetRelay() == nil {
 		t.Fatalf("%v, %v", event, err)
 	}
 	return event.GetRelay()
 }
 
-// introduce returns the broker's first answer.
-func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func(*controlpb.SignalRequest)) (*controlpb.SignalEvent, error) {
+// signal returns the broker's first answer.
+func (a *attacked) signal(t *testing.T, frontal *control.Session, change func(*controlpb.SignalRequest)) (*controlpb.SignalEvent, error) {
 	t.Helper()
 	asker, target := a.beside.Pair.A.Identity, a.beside.Pair.B.Identity
 	link := make([]byte, 16)
@@ -117,7 +117,7 @@ func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func
 	change(req)
 	ctx, cancel := context.WithCancel(a.Ctx)
 	t.Cleanup(cancel) // the target's side needs its time
-	stream, err := controlpb.NewDirectoryClient(frontal.Conn()).Introduce(ctx, req)
+	stream, err := controlpb.NewDirectoryClient(frontal.Conn()).Signal(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func TestAttacks(t *testing.T) {
 	})
 	t.Run("cross-job dial", func(t *testing.T) {
 		stranger := labtest.NewKey(t, "stranger").ID()
-		_, err := a.introduce(t, hidden, func(r *controlpb.SignalRequest) { r.Asker.Job = string(stranger) })
+		_, err := a.signal(t, hidden, func(r *controlpb.SignalRequest) { r.Asker.Job = string(stranger) })
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "a process of another job") {
 			t.Errorf("told %v", err)
 		}
@@ -196,7 +196,7 @@ func TestAttacks(t *testing.T) {
 		a.unharmed(t)
 	})
 	t.Run("another site's process", func(t *testing.T) {
-		_, err := a.introduce(t, hidden, func(r *controlpb.SignalRequest) { // the target's side asks in the asker's name
+		_, err := a.signal(t, hidden, func(r *controlpb.SignalRequest) { // the target's side asks in the asker's name
 			r.Asker, r.Target = r.Target, r.Asker
 		})
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "is a process of closed, not of hidden") {

@@ -393,7 +393,7 @@ func (b *budgeted) amplified(t *testing.T) {
 		}},
 		{control.Identity{Role: control.RoleFrontal, Site: "third"}, "broker", "public/stranger", 443, []string{
 			controlpb.Directory_Register_FullMethodName, controlpb.Directory_Publish_FullMethodName, controlpb.Directory_Resolve_FullMethodName,
-			controlpb.Sites_Hosts_FullMethodName, controlpb.Traffic_Carried_FullMethodName,
+			controlpb.Sites_Hosts_FullMethodName, controlpb.Traffic_Report_FullMethodName,
 		}},
 	} {
 		t.Run(attacker.id.String(), func(t *testing.T) {
@@ -426,7 +426,7 @@ func (b *budgeted) amplified(t *testing.T) {
 				for _, n := range []int{1_900_000, 30_000} {
 					again(func(s *control.Session) {
 						element := []byte{10, 0} // of the first field
-						if method == controlpb.Traffic_Carried_FullMethodName {
+						if method == controlpb.Traffic_Report_FullMethodName {
 							element[0] = 0x12 // of the second
 						}
 						request := &controlpb.AccountRequest{} // it carries what it does not know as it is

@@ -28,10 +28,10 @@ type Report struct {
 }
 
 // ToPB converts a report to its message.
-func (r Report) ToPB() *controlpb.CarriedRequest {
-	m := &controlpb.CarriedRequest{Life: r.Life}
+func (r Report) ToPB() *controlpb.TrafficRequest {
+	m := &controlpb.TrafficRequest{Life: r.Life}
 	for p, c := range r.Counts {
-		m.Carried = append(m.Carried, &controlpb.Carried{
+		m.Pairs = append(m.Pairs, &controlpb.PairTraffic{
 			From: string(p.From), To: string(p.To), Bytes: c.Bytes, Links: uint32(c.Links),
 			Waits: c.Waits, Rule: c.Rule[:min(len(c.Rule), maxRule)], Rate: uint64(c.Rate),
 		})
@@ -44,12 +44,12 @@ func (r Report) ToPB() *controlpb.CarriedRequest {
 
 // FromPB validates and converts a report. Names must be those of sites or Unknown, and pairs must
 // be distinct.
-func FromPB(m *controlpb.CarriedRequest) (Report, error) {
+func FromPB(m *controlpb.TrafficRequest) (Report, error) {
 	r := Report{Life: m.GetLife(), Counts: map[Pair]Count{}}
-	if n, asked := len(m.GetCarried()), len(m.GetEnds()); n > MaxPairs || asked > MaxEnds {
+	if n, asked := len(m.GetPairs()), len(m.GetEnds()); n > MaxPairs || asked > MaxEnds {
 		return r, fmt.Errorf("counts of %d pairs of sites and questions about %d links, at most %d and %d are taken", n, asked, MaxPairs, MaxEnds)
 	}
-	for _, c := range m.GetCarried() {
+	for _, c := range m.GetPairs() {
 		p := Pair{overlay.SiteID(c.GetFrom()), overlay.SiteID(c.GetTo())}
 		for _, site := range []overlay.SiteID{p.From, p.To} {
 			if site == Unknown {

@@ -130,15 +130,15 @@ func TestMessage(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	ok := &controlpb.Carried{From: "a", To: "b"}
-	for name, m := range map[string]*controlpb.CarriedRequest{
-		"a name":      {Carried: []*controlpb.Carried{{From: "A\n", To: "b"}}},
-		"no name":     {Carried: []*controlpb.Carried{{From: "a"}}},
-		"twice":       {Carried: []*controlpb.Carried{ok, ok}},
-		"too many":    {Carried: make([]*controlpb.Carried, MaxPairs+1)},
+	ok := &controlpb.PairTraffic{From: "a", To: "b"}
+	for name, m := range map[string]*controlpb.TrafficRequest{
+		"a name":      {Pairs: []*controlpb.PairTraffic{{From: "A\n", To: "b"}}},
+		"no name":     {Pairs: []*controlpb.PairTraffic{{From: "a"}}},
+		"twice":       {Pairs: []*controlpb.PairTraffic{ok, ok}},
+		"too many":    {Pairs: make([]*controlpb.PairTraffic, MaxPairs+1)},
 		"much asked":  {Ends: make([]*controlpb.Ends, MaxEnds+1)},
 		"no job":      {Ends: []*controlpb.Ends{{Job: "x"}}},
-		"a long rule": {Carried: []*controlpb.Carried{{From: "a", To: "b", Rule: string(make([]byte, 201))}}},
+		"a long rule": {Pairs: []*controlpb.PairTraffic{{From: "a", To: "b", Rule: string(make([]byte, 201))}}},
 	} {
 		if _, err := FromPB(m); err == nil {
 			t.Errorf("%s was taken", name)
@@ -151,7 +151,7 @@ func FuzzMessage(f *testing.F) {
 	b, _ := proto.Marshal(at(7, 5, 6).ToPB())
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m := new(controlpb.CarriedRequest)
+		m := new(controlpb.TrafficRequest)
 		if proto.Unmarshal(b, m) != nil {
 			return
 		}

@@ -4899,29 +4899,29 @@ func (x *CutResponse) GetLinks() uint32 {
 	return 0
 }
 
-type CarriedRequest struct {
+type TrafficRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Life          uint64                 `protobuf:"fixed64,1,opt,name=life,proto3" json:"life,omitempty"`     // another one after each start of the daemon: its counts begin at 0
-	Carried       []*Carried             `protobuf:"bytes,2,rep,name=carried,proto3" json:"carried,omitempty"` // one for each pair of sites and direction, 1000 at most
-	Ends          []*Ends                `protobuf:"bytes,3,rep,name=ends,proto3" json:"ends,omitempty"`       // of links whose sites are not known here, 1000 at most
+	Life          uint64                 `protobuf:"fixed64,1,opt,name=life,proto3" json:"life,omitempty"` // another one after each start of the daemon: its counts begin at 0
+	Pairs         []*PairTraffic         `protobuf:"bytes,2,rep,name=pairs,proto3" json:"pairs,omitempty"` // one for each pair of sites and direction, 1000 at most
+	Ends          []*Ends                `protobuf:"bytes,3,rep,name=ends,proto3" json:"ends,omitempty"`   // of links whose sites are not known here, 1000 at most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CarriedRequest) Reset() {
-	*x = CarriedRequest{}
+func (x *TrafficRequest) Reset() {
+	*x = TrafficRequest{}
 	mi := &file_control_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CarriedRequest) String() string {
+func (x *TrafficRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CarriedRequest) ProtoMessage() {}
+func (*TrafficRequest) ProtoMessage() {}
 
-func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
+func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4933,33 +4933,33 @@ func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CarriedRequest.ProtoReflect.Descriptor instead.
-func (*CarriedRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use TrafficRequest.ProtoReflect.Descriptor instead.
+func (*TrafficRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{72}
 }
 
-func (x *CarriedRequest) GetLife() uint64 {
+func (x *TrafficRequest) GetLife() uint64 {
 	if x != nil {
 		return x.Life
 	}
 	return 0
 }
 
-func (x *CarriedRequest) GetCarried() []*Carried {
+func (x *TrafficRequest) GetPairs() []*PairTraffic {
 	if x != nil {
-		return x.Carried
+		return x.Pairs
 	}
 	return nil
 }
 
-func (x *CarriedRequest) GetEnds() []*Ends {
+func (x *TrafficRequest) GetEnds() []*Ends {
 	if x != nil {
 		return x.Ends
 	}
 	return nil
 }
 
-type Carried struct {
+type PairTraffic struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`    // site that sent the bytes; "-": not known
 	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`        // site that they went to; "-": not known
@@ -4972,20 +4972,20 @@ type Carried struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Carried) Reset() {
-	*x = Carried{}
+func (x *PairTraffic) Reset() {
+	*x = PairTraffic{}
 	mi := &file_control_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Carried) String() string {
+func (x *PairTraffic) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Carried) ProtoMessage() {}
+func (*PairTraffic) ProtoMessage() {}
 
-func (x *Carried) ProtoReflect() protoreflect.Message {
+func (x *PairTraffic) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4997,54 +4997,54 @@ func (x *Carried) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Carried.ProtoReflect.Descriptor instead.
-func (*Carried) Descriptor() ([]byte, []int) {
+// Deprecated: Use PairTraffic.ProtoReflect.Descriptor instead.
+func (*PairTraffic) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{73}
 }
 
-func (x *Carried) GetFrom() string {
+func (x *PairTraffic) GetFrom() string {
 	if x != nil {
 		return x.From
 	}
 	return ""
 }
 
-func (x *Carried) GetTo() string {
+func (x *PairTraffic) GetTo() string {
 	if x != nil {
 		return x.To
 	}
 	return ""
 }
 
-func (x *Carried) GetBytes() uint64 {
+func (x *PairTraffic) GetBytes() uint64 {
 	if x != nil {
 		return x.Bytes
 	}
 	return 0
 }
 
-func (x *Carried) GetLinks() uint32 {
+func (x *PairTraffic) GetLinks() uint32 {
 	if x != nil {
 		return x.Links
 	}
 	return 0
 }
 
-func (x *Carried) GetWaits() uint64 {
+func (x *PairTraffic) GetWaits() uint64 {
 	if x != nil {
 		return x.Waits
 	}
 	return 0
 }
 
-func (x *Carried) GetRule() string {
+func (x *PairTraffic) GetRule() string {
 	if x != nil {
 		return x.Rule
 	}
 	return ""
 }
 
-func (x *Carried) GetRate() uint64 {
+func (x *PairTraffic) GetRate() uint64 {
 	if x != nil {
 		return x.Rate
 	}
@@ -5111,27 +5111,27 @@ func (x *Ends) GetTarget() uint32 {
 	return 0
 }
 
-type CarriedResponse struct {
+type TrafficResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sites         []*SitePair            `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"` // of CarriedRequest.ends, in order
+	Sites         []*SitePair            `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"` // of TrafficRequest.ends, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CarriedResponse) Reset() {
-	*x = CarriedResponse{}
+func (x *TrafficResponse) Reset() {
+	*x = TrafficResponse{}
 	mi := &file_control_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CarriedResponse) String() string {
+func (x *TrafficResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CarriedResponse) ProtoMessage() {}
+func (*TrafficResponse) ProtoMessage() {}
 
-func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
+func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -5143,12 +5143,12 @@ func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CarriedResponse.ProtoReflect.Descriptor instead.
-func (*CarriedResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use TrafficResponse.ProtoReflect.Descriptor instead.
+func (*TrafficResponse) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{75}
 }
 
-func (x *CarriedResponse) GetSites() []*SitePair {
+func (x *TrafficResponse) GetSites() []*SitePair {
 	if x != nil {
 		return x.Sites
 	}
@@ -5669,11 +5669,11 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"#\n" +
 	"\vCutResponse\x12\x14\n" +
 	"\x05links\x18\x01 \x01(\rR\x05links\"\x89\x01\n" +
-	"\x0eCarriedRequest\x12\x12\n" +
+	"\x0eTrafficRequest\x12\x12\n" +
 	"\x04life\x18\x01 \x01(\x06R\x04life\x125\n" +
-	"\acarried\x18\x02 \x03(\v2\x1b.isthmus.control.v1.CarriedR\acarried\x12,\n" +
-	"\x04ends\x18\x03 \x03(\v2\x18.isthmus.control.v1.EndsR\x04ends\"\x97\x01\n" +
-	"\aCarried\x12\x12\n" +
+	"\x05pairs\x18\x02 \x03(\v2\x1f.isthmus.control.v1.PairTrafficR\x05pairs\x12,\n" +
+	"\x04ends\x18\x03 \x03(\v2\x18.isthmus.control.v1.EndsR\x04ends\"\x9b\x01\n" +
+	"\vPairTraffic\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x14\n" +
@@ -5685,7 +5685,7 @@ const file_control_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05asker\x18\x02 \x01(\rR\x05asker\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\rR\x06target\"E\n" +
-	"\x0fCarriedResponse\x122\n" +
+	"\x0fTrafficResponse\x122\n" +
 	"\x05sites\x18\x01 \x03(\v2\x1c.isthmus.control.v1.SitePairR\x05sites\"8\n" +
 	"\bSitePair\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
@@ -5693,15 +5693,16 @@ const file_control_proto_rawDesc = "" +
 	"\x0eHoldersMessage\x12\x14\n" +
 	"\x05keeps\x18\x01 \x01(\tR\x05keeps\x12\x14\n" +
 	"\x05other\x18\x02 \x01(\tR\x05other\x12\x14\n" +
-	"\x05yours\x18\x03 \x01(\bR\x05yours2\xca\b\n" +
+	"\x05yours\x18\x03 \x01(\bR\x05yours2\xc9\b\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
 	"\aResolve\x12\".isthmus.control.v1.ResolveRequest\x1a#.isthmus.control.v1.ResolveResponse\x12E\n" +
-	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12Q\n" +
-	"\tIntroduce\x12!.isthmus.control.v1.SignalRequest\x1a\x1f.isthmus.control.v1.SignalEvent0\x01\x12J\n" +
-	"\aReserve\x12!.isthmus.control.v1.SignalRequest\x1a\x1c.isthmus.control.v1.Reserved\x12Y\n" +
-	"\bBearings\x12%.isthmus.control.v1.ReflectorsRequest\x1a&.isthmus.control.v1.ReflectorsResponse\x12U\n" +
+	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12N\n" +
+	"\x06Signal\x12!.isthmus.control.v1.SignalRequest\x1a\x1f.isthmus.control.v1.SignalEvent0\x01\x12J\n" +
+	"\aReserve\x12!.isthmus.control.v1.SignalRequest\x1a\x1c.isthmus.control.v1.Reserved\x12[\n" +
+	"\n" +
+	"Reflectors\x12%.isthmus.control.v1.ReflectorsRequest\x1a&.isthmus.control.v1.ReflectorsResponse\x12U\n" +
 	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse\x12R\n" +
 	"\aPublish\x12\".isthmus.control.v1.PublishRequest\x1a#.isthmus.control.v1.PublishResponse\x12X\n" +
 	"\tUnpublish\x12$.isthmus.control.v1.UnpublishRequest\x1a%.isthmus.control.v1.UnpublishResponse\x12[\n" +
@@ -5713,18 +5714,17 @@ const file_control_proto_rawDesc = "" +
 	"\x04Join\x12\x1f.isthmus.control.v1.JoinRequest\x1a .isthmus.control.v1.JoinResponse\x12E\n" +
 	"\x05Hosts\x12\x1c.isthmus.control.v1.HostList\x1a\x1e.isthmus.control.v1.HostsTaken2V\n" +
 	"\x06Relays\x12L\n" +
-	"\x05Offer\x12 .isthmus.control.v1.OfferRequest\x1a!.isthmus.control.v1.OfferResponse2]\n" +
-	"\aTraffic\x12R\n" +
-	"\aCarried\x12\".isthmus.control.v1.CarriedRequest\x1a#.isthmus.control.v1.CarriedResponse2a\n" +
-	"\bVantages\x12U\n" +
+	"\x05Offer\x12 .isthmus.control.v1.OfferRequest\x1a!.isthmus.control.v1.OfferResponse2\\\n" +
+	"\aTraffic\x12Q\n" +
+	"\x06Report\x12\".isthmus.control.v1.TrafficRequest\x1a#.isthmus.control.v1.TrafficResponse2b\n" +
+	"\tReflector\x12U\n" +
 	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse2\xf7\x01\n" +
 	"\x05Nodes\x12L\n" +
 	"\x05Enter\x12 .isthmus.control.v1.EnterRequest\x1a!.isthmus.control.v1.EnterResponse\x12L\n" +
 	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse\x12R\n" +
-	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse2\xf1\x01\n" +
-	"\x06Target\x12K\n" +
-	"\n" +
-	"Introduced\x12\x1a.isthmus.control.v1.Signal\x1a\x1f.isthmus.control.v1.SignalEvent0\x01\x12J\n" +
+	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse2\xed\x01\n" +
+	"\x06Target\x12G\n" +
+	"\x06Signal\x12\x1a.isthmus.control.v1.Signal\x1a\x1f.isthmus.control.v1.SignalEvent0\x01\x12J\n" +
 	"\aReserve\x12\x1a.isthmus.control.v1.Signal\x1a#.isthmus.control.v1.ReserveResponse\x12N\n" +
 	"\aMeasure\x12\".isthmus.control.v1.MeasureRequest\x1a\x1f.isthmus.control.v1.Measurement2\xf1\x01\n" +
 	"\x05Admin\x12O\n" +
@@ -5827,10 +5827,10 @@ var file_control_proto_goTypes = []any{
 	(*RenewResponse)(nil),         // 72: isthmus.control.v1.RenewResponse
 	(*CutRequest)(nil),            // 73: isthmus.control.v1.CutRequest
 	(*CutResponse)(nil),           // 74: isthmus.control.v1.CutResponse
-	(*CarriedRequest)(nil),        // 75: isthmus.control.v1.CarriedRequest
-	(*Carried)(nil),               // 76: isthmus.control.v1.Carried
+	(*TrafficRequest)(nil),        // 75: isthmus.control.v1.TrafficRequest
+	(*PairTraffic)(nil),           // 76: isthmus.control.v1.PairTraffic
 	(*Ends)(nil),                  // 77: isthmus.control.v1.Ends
-	(*CarriedResponse)(nil),       // 78: isthmus.control.v1.CarriedResponse
+	(*TrafficResponse)(nil),       // 78: isthmus.control.v1.TrafficResponse
 	(*SitePair)(nil),              // 79: isthmus.control.v1.SitePair
 	(*HoldersMessage)(nil),        // 80: isthmus.control.v1.HoldersMessage
 }
@@ -5895,16 +5895,16 @@ var file_control_proto_depIdxs = []int32{
 	63, // 57: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
 	65, // 58: isthmus.control.v1.HostList.brokers:type_name -> isthmus.control.v1.BrokerSession
 	3,  // 59: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
-	76, // 60: isthmus.control.v1.CarriedRequest.carried:type_name -> isthmus.control.v1.Carried
-	77, // 61: isthmus.control.v1.CarriedRequest.ends:type_name -> isthmus.control.v1.Ends
-	79, // 62: isthmus.control.v1.CarriedResponse.sites:type_name -> isthmus.control.v1.SitePair
+	76, // 60: isthmus.control.v1.TrafficRequest.pairs:type_name -> isthmus.control.v1.PairTraffic
+	77, // 61: isthmus.control.v1.TrafficRequest.ends:type_name -> isthmus.control.v1.Ends
+	79, // 62: isthmus.control.v1.TrafficResponse.sites:type_name -> isthmus.control.v1.SitePair
 	7,  // 63: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
 	9,  // 64: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
 	19, // 65: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
 	28, // 66: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 67: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.SignalRequest
+	29, // 67: isthmus.control.v1.Directory.Signal:input_type -> isthmus.control.v1.SignalRequest
 	29, // 68: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.SignalRequest
-	35, // 69: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.ReflectorsRequest
+	35, // 69: isthmus.control.v1.Directory.Reflectors:input_type -> isthmus.control.v1.ReflectorsRequest
 	37, // 70: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
 	13, // 71: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
 	15, // 72: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
@@ -5914,12 +5914,12 @@ var file_control_proto_depIdxs = []int32{
 	43, // 76: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
 	64, // 77: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
 	48, // 78: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	75, // 79: isthmus.control.v1.Traffic.Carried:input_type -> isthmus.control.v1.CarriedRequest
-	37, // 80: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	75, // 79: isthmus.control.v1.Traffic.Report:input_type -> isthmus.control.v1.TrafficRequest
+	37, // 80: isthmus.control.v1.Reflector.CallBack:input_type -> isthmus.control.v1.CallBackRequest
 	51, // 81: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
 	54, // 82: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
 	56, // 83: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
-	30, // 84: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Signal
+	30, // 84: isthmus.control.v1.Target.Signal:input_type -> isthmus.control.v1.Signal
 	30, // 85: isthmus.control.v1.Target.Reserve:input_type -> isthmus.control.v1.Signal
 	44, // 86: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
 	59, // 87: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
@@ -5933,9 +5933,9 @@ var file_control_proto_depIdxs = []int32{
 	11, // 95: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
 	21, // 96: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
 	22, // 97: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	34, // 98: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.SignalEvent
+	34, // 98: isthmus.control.v1.Directory.Signal:output_type -> isthmus.control.v1.SignalEvent
 	31, // 99: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
-	36, // 100: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.ReflectorsResponse
+	36, // 100: isthmus.control.v1.Directory.Reflectors:output_type -> isthmus.control.v1.ReflectorsResponse
 	38, // 101: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
 	14, // 102: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
 	16, // 103: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
@@ -5945,12 +5945,12 @@ var file_control_proto_depIdxs = []int32{
 	47, // 107: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
 	67, // 108: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
 	50, // 109: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	78, // 110: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
-	38, // 111: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	78, // 110: isthmus.control.v1.Traffic.Report:output_type -> isthmus.control.v1.TrafficResponse
+	38, // 111: isthmus.control.v1.Reflector.CallBack:output_type -> isthmus.control.v1.CallBackResponse
 	52, // 112: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
 	55, // 113: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
 	57, // 114: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
-	34, // 115: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.SignalEvent
+	34, // 115: isthmus.control.v1.Target.Signal:output_type -> isthmus.control.v1.SignalEvent
 	32, // 116: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
 	45, // 117: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
 	60, // 118: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse

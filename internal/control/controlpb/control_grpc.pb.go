@@ -27,9 +27,9 @@ const (
 	Directory_Withdraw_FullMethodName   = "/isthmus.control.v1.Directory/Withdraw"
 	Directory_Resolve_FullMethodName    = "/isthmus.control.v1.Directory/Resolve"
 	Directory_Await_FullMethodName      = "/isthmus.control.v1.Directory/Await"
-	Directory_Introduce_FullMethodName  = "/isthmus.control.v1.Directory/Introduce"
+	Directory_Signal_FullMethodName     = "/isthmus.control.v1.Directory/Signal"
 	Directory_Reserve_FullMethodName    = "/isthmus.control.v1.Directory/Reserve"
-	Directory_Bearings_FullMethodName   = "/isthmus.control.v1.Directory/Bearings"
+	Directory_Reflectors_FullMethodName = "/isthmus.control.v1.Directory/Reflectors"
 	Directory_CallBack_FullMethodName   = "/isthmus.control.v1.Directory/CallBack"
 	Directory_Publish_FullMethodName    = "/isthmus.control.v1.Directory/Publish"
 	Directory_Unpublish_FullMethodName  = "/isthmus.control.v1.Directory/Unpublish"
@@ -57,21 +57,21 @@ type DirectoryClient interface {
 	// answers when the process registers, at the latest after wait_ms with the
 	// fault UNKNOWN_PROCESS.
 	Await(ctx context.Context, in *AwaitRequest, opts ...grpc.CallOption) (*Answer, error)
-	// Introduce asks the target's helper, through broker and frontals, to do
+	// Signal asks the target's helper, through broker and frontals, to do
 	// its part of a technique that needs both ends. The asker sees ASSIGNED once
 	// (with a relay's address and ticket, if there is one), then ACCEPTED when
 	// the target's helper set to work, and CONNECTED or FAILED at the end.
-	Introduce(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error)
+	Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error)
 	// Reserve assigns a relay to a link that has other paths, for the time when they
 	// are dead and no daemon can be asked. The broker checks it as it does a signalling request
 	// to a relay, notifies the target's side, and answers when that has it. Neither end dials
 	// until the link has no path left. Whoever does not know the call has no reserves.
 	Reserve(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*Reserved, error)
-	// Bearings lists reflectors and returns the broker's clock, by which two ends agree on an
+	// Reflectors lists reflectors and returns the broker's clock, by which two ends agree on an
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
-	Bearings(ctx context.Context, in *ReflectorsRequest, opts ...grpc.CallOption) (*ReflectorsResponse, error)
-	// CallBack has a reflector of Bearings contact the caller from outside,
+	Reflectors(ctx context.Context, in *ReflectorsRequest, opts ...grpc.CallOption) (*ReflectorsResponse, error)
+	// CallBack has a reflector that Reflectors lists contact the caller from outside,
 	// so that a site can measure what its firewall lets in. Only an address that
 	// is proven to be the caller's is contacted: that from which the frontal's
 	// session comes, or one from which the broker was asked an observe frame
@@ -144,9 +144,9 @@ func (c *directoryClient) Await(ctx context.Context, in *AwaitRequest, opts ...g
 	return out, nil
 }
 
-func (c *directoryClient) Introduce(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error) {
+func (c *directoryClient) Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Directory_ServiceDesc.Streams[0], Directory_Introduce_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Directory_ServiceDesc.Streams[0], Directory_Signal_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (c *directoryClient) Introduce(ctx context.Context, in *SignalRequest, opts
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Directory_IntroduceClient = grpc.ServerStreamingClient[SignalEvent]
+type Directory_SignalClient = grpc.ServerStreamingClient[SignalEvent]
 
 func (c *directoryClient) Reserve(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*Reserved, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -173,10 +173,10 @@ func (c *directoryClient) Reserve(ctx context.Context, in *SignalRequest, opts .
 	return out, nil
 }
 
-func (c *directoryClient) Bearings(ctx context.Context, in *ReflectorsRequest, opts ...grpc.CallOption) (*ReflectorsResponse, error) {
+func (c *directoryClient) Reflectors(ctx context.Context, in *ReflectorsRequest, opts ...grpc.CallOption) (*ReflectorsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReflectorsResponse)
-	err := c.cc.Invoke(ctx, Directory_Bearings_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, Directory_Reflectors_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -262,21 +262,21 @@ type DirectoryServer interface {
 	// answers when the process registers, at the latest after wait_ms with the
 	// fault UNKNOWN_PROCESS.
 	Await(context.Context, *AwaitRequest) (*Answer, error)
-	// Introduce asks the target's helper, through broker and frontals, to do
+	// Signal asks the target's helper, through broker and frontals, to do
 	// its part of a technique that needs both ends. The asker sees ASSIGNED once
 	// (with a relay's address and ticket, if there is one), then ACCEPTED when
 	// the target's helper set to work, and CONNECTED or FAILED at the end.
-	Introduce(*SignalRequest, grpc.ServerStreamingServer[SignalEvent]) error
+	Signal(*SignalRequest, grpc.ServerStreamingServer[SignalEvent]) error
 	// Reserve assigns a relay to a link that has other paths, for the time when they
 	// are dead and no daemon can be asked. The broker checks it as it does a signalling request
 	// to a relay, notifies the target's side, and answers when that has it. Neither end dials
 	// until the link has no path left. Whoever does not know the call has no reserves.
 	Reserve(context.Context, *SignalRequest) (*Reserved, error)
-	// Bearings lists reflectors and returns the broker's clock, by which two ends agree on an
+	// Reflectors lists reflectors and returns the broker's clock, by which two ends agree on an
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
-	Bearings(context.Context, *ReflectorsRequest) (*ReflectorsResponse, error)
-	// CallBack has a reflector of Bearings contact the caller from outside,
+	Reflectors(context.Context, *ReflectorsRequest) (*ReflectorsResponse, error)
+	// CallBack has a reflector that Reflectors lists contact the caller from outside,
 	// so that a site can measure what its firewall lets in. Only an address that
 	// is proven to be the caller's is contacted: that from which the frontal's
 	// session comes, or one from which the broker was asked an observe frame
@@ -321,14 +321,14 @@ func (UnimplementedDirectoryServer) Resolve(context.Context, *ResolveRequest) (*
 func (UnimplementedDirectoryServer) Await(context.Context, *AwaitRequest) (*Answer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Await not implemented")
 }
-func (UnimplementedDirectoryServer) Introduce(*SignalRequest, grpc.ServerStreamingServer[SignalEvent]) error {
-	return status.Error(codes.Unimplemented, "method Introduce not implemented")
+func (UnimplementedDirectoryServer) Signal(*SignalRequest, grpc.ServerStreamingServer[SignalEvent]) error {
+	return status.Error(codes.Unimplemented, "method Signal not implemented")
 }
 func (UnimplementedDirectoryServer) Reserve(context.Context, *SignalRequest) (*Reserved, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
 }
-func (UnimplementedDirectoryServer) Bearings(context.Context, *ReflectorsRequest) (*ReflectorsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Bearings not implemented")
+func (UnimplementedDirectoryServer) Reflectors(context.Context, *ReflectorsRequest) (*ReflectorsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reflectors not implemented")
 }
 func (UnimplementedDirectoryServer) CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CallBack not implemented")
@@ -441,16 +441,16 @@ func _Directory_Await_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Directory_Introduce_Handler(srv interface{}, stream grpc.ServerStream) error {
+func _Directory_Signal_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(SignalRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(DirectoryServer).Introduce(m, &grpc.GenericServerStream[SignalRequest, SignalEvent]{ServerStream: stream})
+	return srv.(DirectoryServer).Signal(m, &grpc.GenericServerStream[SignalRequest, SignalEvent]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Directory_IntroduceServer = grpc.ServerStreamingServer[SignalEvent]
+type Directory_SignalServer = grpc.ServerStreamingServer[SignalEvent]
 
 func _Directory_Reserve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SignalRequest)
@@ -470,20 +470,20 @@ func _Directory_Reserve_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Directory_Bearings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _Directory_Reflectors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReflectorsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(DirectoryServer).Bearings(ctx, in)
+		return srv.(DirectoryServer).Reflectors(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Directory_Bearings_FullMethodName,
+		FullMethod: Directory_Reflectors_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DirectoryServer).Bearings(ctx, req.(*ReflectorsRequest))
+		return srv.(DirectoryServer).Reflectors(ctx, req.(*ReflectorsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -624,8 +624,8 @@ var Directory_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Directory_Reserve_Handler,
 		},
 		{
-			MethodName: "Bearings",
-			Handler:    _Directory_Bearings_Handler,
+			MethodName: "Reflectors",
+			Handler:    _Directory_Reflectors_Handler,
 		},
 		{
 			MethodName: "CallBack",
@@ -654,8 +654,8 @@ var Directory_ServiceDesc = grpc.ServiceDesc{
 	},
 	Streams: []grpc.StreamDesc{
 		{
-			StreamName:    "Introduce",
-			Handler:       _Directory_Introduce_Handler,
+			StreamName:    "Signal",
+			Handler:       _Directory_Signal_Handler,
 			ServerStreams: true,
 		},
 	},
@@ -925,7 +925,7 @@ var Relays_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Traffic_Carried_FullMethodName = "/isthmus.control.v1.Traffic/Carried"
+	Traffic_Report_FullMethodName = "/isthmus.control.v1.Traffic/Report"
 )
 
 // TrafficClient is the client API for Traffic service.
@@ -935,9 +935,9 @@ const (
 // Traffic is what frontals and proxies report to the broker of the links that pass
 // them.
 type TrafficClient interface {
-	// Carried reports what passed between pairs of sites since the daemon started,
+	// Report tells what passed between pairs of sites since the daemon started,
 	// every 5 s. A proxy asks with it for the sites of its links' ends.
-	Carried(ctx context.Context, in *CarriedRequest, opts ...grpc.CallOption) (*CarriedResponse, error)
+	Report(ctx context.Context, in *TrafficRequest, opts ...grpc.CallOption) (*TrafficResponse, error)
 }
 
 type trafficClient struct {
@@ -948,10 +948,10 @@ func NewTrafficClient(cc grpc.ClientConnInterface) TrafficClient {
 	return &trafficClient{cc}
 }
 
-func (c *trafficClient) Carried(ctx context.Context, in *CarriedRequest, opts ...grpc.CallOption) (*CarriedResponse, error) {
+func (c *trafficClient) Report(ctx context.Context, in *TrafficRequest, opts ...grpc.CallOption) (*TrafficResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CarriedResponse)
-	err := c.cc.Invoke(ctx, Traffic_Carried_FullMethodName, in, out, cOpts...)
+	out := new(TrafficResponse)
+	err := c.cc.Invoke(ctx, Traffic_Report_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -965,9 +965,9 @@ func (c *trafficClient) Carried(ctx context.Context, in *CarriedRequest, opts ..
 // Traffic is what frontals and proxies report to the broker of the links that pass
 // them.
 type TrafficServer interface {
-	// Carried reports what passed between pairs of sites since the daemon started,
+	// Report tells what passed between pairs of sites since the daemon started,
 	// every 5 s. A proxy asks with it for the sites of its links' ends.
-	Carried(context.Context, *CarriedRequest) (*CarriedResponse, error)
+	Report(context.Context, *TrafficRequest) (*TrafficResponse, error)
 	mustEmbedUnimplementedTrafficServer()
 }
 
@@ -978,8 +978,8 @@ type TrafficServer interface {
 // pointer dereference when methods are called.
 type UnimplementedTrafficServer struct{}
 
-func (UnimplementedTrafficServer) Carried(context.Context, *CarriedRequest) (*CarriedResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Carried not implemented")
+func (UnimplementedTrafficServer) Report(context.Context, *TrafficRequest) (*TrafficResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
 }
 func (UnimplementedTrafficServer) mustEmbedUnimplementedTrafficServer() {}
 func (UnimplementedTrafficServer) testEmbeddedByValue()                 {}
@@ -1002,20 +1002,20 @@ func RegisterTrafficServer(s grpc.ServiceRegistrar, srv TrafficServer) {
 	s.RegisterService(&Traffic_ServiceDesc, srv)
 }
 
-func _Traffic_Carried_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CarriedRequest)
+func _Traffic_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TrafficRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(TrafficServer).Carried(ctx, in)
+		return srv.(TrafficServer).Report(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Traffic_Carried_FullMethodName,
+		FullMethod: Traffic_Report_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(TrafficServer).Carried(ctx, req.(*CarriedRequest))
+		return srv.(TrafficServer).Report(ctx, req.(*TrafficRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1028,8 +1028,8 @@ var Traffic_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*TrafficServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Carried",
-			Handler:    _Traffic_Carried_Handler,
+			MethodName: "Report",
+			Handler:    _Traffic_Report_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
@@ -1037,109 +1037,107 @@ var Traffic_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Vantages_CallBack_FullMethodName = "/isthmus.control.v1.Vantages/CallBack"
+	Reflector_CallBack_FullMethodName = "/isthmus.control.v1.Reflector/CallBack"
 )
 
-// VantagesClient is the client API for Vantages service.
+// ReflectorClient is the client API for Reflector service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Vantages is what the broker asks of a proxy, as a reflector. The names of services and calls are
-// on the wire: Vantages, Bearings, Introduce and Introduced keep older words for that reason.
-type VantagesClient interface {
+// Reflector is what the broker asks of a proxy, as a reflector.
+type ReflectorClient interface {
 	// CallBack is Directory.CallBack, carried out: the broker has checked it.
 	CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error)
 }
 
-type vantagesClient struct {
+type reflectorClient struct {
 	cc grpc.ClientConnInterface
 }
 
-func NewVantagesClient(cc grpc.ClientConnInterface) VantagesClient {
-	return &vantagesClient{cc}
+func NewReflectorClient(cc grpc.ClientConnInterface) ReflectorClient {
+	return &reflectorClient{cc}
 }
 
-func (c *vantagesClient) CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error) {
+func (c *reflectorClient) CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CallBackResponse)
-	err := c.cc.Invoke(ctx, Vantages_CallBack_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, Reflector_CallBack_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// VantagesServer is the server API for Vantages service.
-// All implementations must embed UnimplementedVantagesServer
+// ReflectorServer is the server API for Reflector service.
+// All implementations must embed UnimplementedReflectorServer
 // for forward compatibility.
 //
-// Vantages is what the broker asks of a proxy, as a reflector. The names of services and calls are
-// on the wire: Vantages, Bearings, Introduce and Introduced keep older words for that reason.
-type VantagesServer interface {
+// Reflector is what the broker asks of a proxy, as a reflector.
+type ReflectorServer interface {
 	// CallBack is Directory.CallBack, carried out: the broker has checked it.
 	CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error)
-	mustEmbedUnimplementedVantagesServer()
+	mustEmbedUnimplementedReflectorServer()
 }
 
-// UnimplementedVantagesServer must be embedded to have
+// UnimplementedReflectorServer must be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
 // pointer dereference when methods are called.
-type UnimplementedVantagesServer struct{}
+type UnimplementedReflectorServer struct{}
 
-func (UnimplementedVantagesServer) CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error) {
+func (UnimplementedReflectorServer) CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CallBack not implemented")
 }
-func (UnimplementedVantagesServer) mustEmbedUnimplementedVantagesServer() {}
-func (UnimplementedVantagesServer) testEmbeddedByValue()                  {}
+func (UnimplementedReflectorServer) mustEmbedUnimplementedReflectorServer() {}
+func (UnimplementedReflectorServer) testEmbeddedByValue()                   {}
 
-// UnsafeVantagesServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to VantagesServer will
+// UnsafeReflectorServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to ReflectorServer will
 // result in compilation errors.
-type UnsafeVantagesServer interface {
-	mustEmbedUnimplementedVantagesServer()
+type UnsafeReflectorServer interface {
+	mustEmbedUnimplementedReflectorServer()
 }
 
-func RegisterVantagesServer(s grpc.ServiceRegistrar, srv VantagesServer) {
-	// If the following call panics, it indicates UnimplementedVantagesServer was
+func RegisterReflectorServer(s grpc.ServiceRegistrar, srv ReflectorServer) {
+	// If the following call panics, it indicates UnimplementedReflectorServer was
 	// embedded by pointer and is nil.  This will cause panics if an
 	// unimplemented method is ever invoked, so we test this at initialization
 	// time to prevent it from happening at runtime later due to I/O.
 	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
 		t.testEmbeddedByValue()
 	}
-	s.RegisterService(&Vantages_ServiceDesc, srv)
+	s.RegisterService(&Reflector_ServiceDesc, srv)
 }
 
-func _Vantages_CallBack_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _Reflector_CallBack_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CallBackRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(VantagesServer).CallBack(ctx, in)
+		return srv.(ReflectorServer).CallBack(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Vantages_CallBack_FullMethodName,
+		FullMethod: Reflector_CallBack_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(VantagesServer).CallBack(ctx, req.(*CallBackRequest))
+		return srv.(ReflectorServer).CallBack(ctx, req.(*CallBackRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-// Vantages_ServiceDesc is the grpc.ServiceDesc for Vantages service.
+// Reflector_ServiceDesc is the grpc.ServiceDesc for Reflector service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
-var Vantages_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "isthmus.control.v1.Vantages",
-	HandlerType: (*VantagesServer)(nil),
+var Reflector_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isthmus.control.v1.Reflector",
+	HandlerType: (*ReflectorServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
 			MethodName: "CallBack",
-			Handler:    _Vantages_CallBack_Handler,
+			Handler:    _Reflector_CallBack_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
@@ -1345,9 +1343,9 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Target_Introduced_FullMethodName = "/isthmus.control.v1.Target/Introduced"
-	Target_Reserve_FullMethodName    = "/isthmus.control.v1.Target/Reserve"
-	Target_Measure_FullMethodName    = "/isthmus.control.v1.Target/Measure"
+	Target_Signal_FullMethodName  = "/isthmus.control.v1.Target/Signal"
+	Target_Reserve_FullMethodName = "/isthmus.control.v1.Target/Reserve"
+	Target_Measure_FullMethodName = "/isthmus.control.v1.Target/Measure"
 )
 
 // TargetClient is the client API for Target service.
@@ -1356,10 +1354,10 @@ const (
 //
 // Target is what the broker asks of a frontal, and the frontal of a helper.
 type TargetClient interface {
-	// Introduced passes a signal on. The helper answers ACCEPTED, then
+	// Signal passes a signal on. The helper answers ACCEPTED, then
 	// CONNECTED once its end has a carrier and handed it to the process, or
 	// FAILED with the reason.
-	Introduced(ctx context.Context, in *Signal, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error)
+	Signal(ctx context.Context, in *Signal, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error)
 	// Reserve has a helper keep its end's assignment of a reserve relay.
 	Reserve(ctx context.Context, in *Signal, opts ...grpc.CallOption) (*ReserveResponse, error)
 	// Measure has a helper measure its site's profile (frontal to helper only).
@@ -1375,9 +1373,9 @@ func NewTargetClient(cc grpc.ClientConnInterface) TargetClient {
 	return &targetClient{cc}
 }
 
-func (c *targetClient) Introduced(ctx context.Context, in *Signal, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error) {
+func (c *targetClient) Signal(ctx context.Context, in *Signal, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Target_ServiceDesc.Streams[0], Target_Introduced_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Target_ServiceDesc.Streams[0], Target_Signal_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -1392,7 +1390,7 @@ func (c *targetClient) Introduced(ctx context.Context, in *Signal, opts ...grpc.
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Target_IntroducedClient = grpc.ServerStreamingClient[SignalEvent]
+type Target_SignalClient = grpc.ServerStreamingClient[SignalEvent]
 
 func (c *targetClient) Reserve(ctx context.Context, in *Signal, opts ...grpc.CallOption) (*ReserveResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -1420,10 +1418,10 @@ func (c *targetClient) Measure(ctx context.Context, in *MeasureRequest, opts ...
 //
 // Target is what the broker asks of a frontal, and the frontal of a helper.
 type TargetServer interface {
-	// Introduced passes a signal on. The helper answers ACCEPTED, then
+	// Signal passes a signal on. The helper answers ACCEPTED, then
 	// CONNECTED once its end has a carrier and handed it to the process, or
 	// FAILED with the reason.
-	Introduced(*Signal, grpc.ServerStreamingServer[SignalEvent]) error
+	Signal(*Signal, grpc.ServerStreamingServer[SignalEvent]) error
 	// Reserve has a helper keep its end's assignment of a reserve relay.
 	Reserve(context.Context, *Signal) (*ReserveResponse, error)
 	// Measure has a helper measure its site's profile (frontal to helper only).
@@ -1439,8 +1437,8 @@ type TargetServer interface {
 // pointer dereference when methods are called.
 type UnimplementedTargetServer struct{}
 
-func (UnimplementedTargetServer) Introduced(*Signal, grpc.ServerStreamingServer[SignalEvent]) error {
-	return status.Error(codes.Unimplemented, "method Introduced not implemented")
+func (UnimplementedTargetServer) Signal(*Signal, grpc.ServerStreamingServer[SignalEvent]) error {
+	return status.Error(codes.Unimplemented, "method Signal not implemented")
 }
 func (UnimplementedTargetServer) Reserve(context.Context, *Signal) (*ReserveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
@@ -1469,16 +1467,16 @@ func RegisterTargetServer(s grpc.ServiceRegistrar, srv TargetServer) {
 	s.RegisterService(&Target_ServiceDesc, srv)
 }
 
-func _Target_Introduced_Handler(srv interface{}, stream grpc.ServerStream) error {
+func _Target_Signal_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(Signal)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(TargetServer).Introduced(m, &grpc.GenericServerStream[Signal, SignalEvent]{ServerStream: stream})
+	return srv.(TargetServer).Signal(m, &grpc.GenericServerStream[Signal, SignalEvent]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Target_IntroducedServer = grpc.ServerStreamingServer[SignalEvent]
+type Target_SignalServer = grpc.ServerStreamingServer[SignalEvent]
 
 func _Target_Reserve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(Signal)
@@ -1534,8 +1532,8 @@ var Target_ServiceDesc = grpc.ServiceDesc{
 	},
 	Streams: []grpc.StreamDesc{
 		{
-			StreamName:    "Introduced",
-			Handler:       _Target_Introduced_Handler,
+			StreamName:    "Signal",
+			Handler:       _Target_Signal_Handler,
 			ServerStreams: true,
 		},
 	},

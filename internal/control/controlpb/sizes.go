@@ -41,7 +41,7 @@ func (*PublishResponse) DecodeBounds() (bytes, memory int) { return 512 << 10, d
 func (*UnpublishResponse) DecodeBounds() (bytes, memory int) { return 512 << 10, decode.MaxMemory }
 
 // DecodeBounds allows 1000 pairs of sites and as many links.
-func (*CarriedRequest) DecodeBounds() (bytes, memory int) { return 768 << 10, decode.MaxMemory }
+func (*TrafficRequest) DecodeBounds() (bytes, memory int) { return 768 << 10, decode.MaxMemory }
 
 // DecodeBounds allows 1000 pairs of sites.
-func (*CarriedResponse) DecodeBounds() (bytes, memory int) { return 256 << 10, decode.MaxMemory }
+func (*TrafficResponse) DecodeBounds() (bytes, memory int) { return 256 << 10, decode.MaxMemory }

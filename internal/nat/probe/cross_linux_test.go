@@ -52,7 +52,7 @@ func TestCross(t *testing.T) {
 
 // crossed measures only this, with or without UDP.
 func crossed(ctx context.Context, g *labGrid, opts Options) (Cross, error) {
-	b, err := g.Bearings(ctx, &controlpb.ReflectorsRequest{})
+	b, err := g.Reflectors(ctx, &controlpb.ReflectorsRequest{})
 	if err != nil {
 		return Cross{}, err
 	}

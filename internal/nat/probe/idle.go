@@ -77,7 +77,7 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 	if err := CheckIdleWaits(waits); err != nil {
 		return IdleObservations{}, err
 	}
-	b, err := opts.Grid.Bearings(ctx, &controlpb.ReflectorsRequest{})
+	b, err := opts.Grid.Reflectors(ctx, &controlpb.ReflectorsRequest{})
 	if err != nil {
 		return IdleObservations{}, fmt.Errorf("asking for the reflectors: %w", err)
 	}

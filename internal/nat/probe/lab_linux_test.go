@@ -81,7 +81,7 @@ func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 	return g
 }
 
-func (g *labGrid) Bearings(context.Context, *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+func (g *labGrid) Reflectors(context.Context, *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	resp := &controlpb.ReflectorsResponse{Time: time.Now().UnixNano()}
 	for _, h := range []*lab.Host{g.broker, g.proxy} {
 		resp.Tcp = append(resp.Tcp, netip.AddrPortFrom(h.Addr(), 443).String())

@@ -19,7 +19,7 @@ import (
 // Grid is what a measurement needs from the control plane. A helper's session with its frontal
 // provides it, and so does a frontal's with the broker.
 type Grid interface {
-	Bearings(context.Context, *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error)
+	Reflectors(context.Context, *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error)
 	CallBack(context.Context, *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error)
 }
 
@@ -64,7 +64,7 @@ const (
 // three of them, and is best run from one node of a site at a time. It fails only when the grid does not name its
 // reflectors; any other failure is an observation.
 func Measure(ctx context.Context, opts Options) (Observations, error) {
-	b, err := opts.Grid.Bearings(ctx, &controlpb.ReflectorsRequest{})
+	b, err := opts.Grid.Reflectors(ctx, &controlpb.ReflectorsRequest{})
 	if err != nil {
 		return Observations{}, fmt.Errorf("asking for the reflectors: %w", err)
 	}

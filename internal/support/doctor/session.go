@@ -96,7 +96,7 @@ func (l *looker) listReflectors(ctx context.Context, s *control.Session) {
 	defer cancel()
 	o := &l.o.Session
 	o.Sent = time.Now()
-	r, err := controlpb.NewDirectoryClient(s.Conn()).Bearings(ctx, &controlpb.ReflectorsRequest{})
+	r, err := controlpb.NewDirectoryClient(s.Conn()).Reflectors(ctx, &controlpb.ReflectorsRequest{})
 	o.Got = time.Now()
 	if err != nil {
 		err = control.FromStatus(err)
