@@ -29,9 +29,9 @@ type Status struct {
 	Sites     []SiteStatus    `json:"sites"`
 	Jobs      []JobStatus     `json:"jobs"`
 	Proxies   []ProxyStatus   `json:"proxies"`
-	Outcomes  []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
-	Traffic   []traffic.Flow  `json:"traffic"`  // bytes between sites that passed proxies and gateways, by carrier
-	Reflector ReflectorStatus `json:"vantage"`  // the broker's activity as a reflector
+	Outcomes  []OutcomeStatus `json:"outcomes"`  // of techniques between sites, as frontals report them
+	Traffic   []traffic.Flow  `json:"traffic"`   // bytes between sites that passed proxies and gateways, by carrier
+	Reflector ReflectorStatus `json:"reflector"` // the broker's activity as a reflector
 	Counters  CounterStatus   `json:"counters"`
 	Audit     *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
 	Store     *store.Status   `json:"store,omitempty"` // where durable state is kept, if anywhere

@@ -80,8 +80,8 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		proxies:  registry.NewProxies(cfg.Limits.Proxies),
 		hosts:    newHosts(cfg.Lease, cfg.Limits.Hosts),
 		signalling: limit.NewCounter[overlay.SiteID](limit.Bounds{
-			What: "signalling requests in flight", Total: cfg.Limits.Introductions, PerKey: cfg.Limits.IntroductionsPerSite,
-			TotalSetting: "limits.introductions", KeySetting: "limits.introductions_per_site",
+			What: "signalling requests in flight", Total: cfg.Limits.Signalling, PerKey: cfg.Limits.SignallingPerSite,
+			TotalSetting: "limits.signalling", KeySetting: "limits.signalling_per_site",
 		}),
 		signallingMax: signallingMax,
 		grants:        newGrants(creds),

@@ -178,18 +178,18 @@ func (e Enrol) Check() error {
 
 // Limits bound what a broker and its registry hold.
 type Limits struct {
-	Sessions      int `yaml:"sessions" default:"4096" min:"1" help:"Sessions of frontals, proxies and admins."`
-	Sites         int `yaml:"sites" default:"1000" min:"1" help:"Sites, including those whose frontal is not connected."`
-	Proxies       int `yaml:"proxies" default:"1000" min:"1" help:"Proxies."`
-	Processes     int `yaml:"processes" default:"1000000" min:"1" help:"Registered processes of all sites."`
-	PerSite       int `yaml:"processes_per_site" default:"100000" min:"1" help:"Registered processes of one site."`
-	Hosts         int `yaml:"hosts" default:"20000" min:"1" max:"20000" help:"Nodes in the list of hosts, including those whose helper or frontal is not connected. If there are more, the sites with the most list only as many as there is room for, each the same number."`
-	Waiting       int `yaml:"waiting" default:"100000" min:"1" help:"Pending lookups of processes that have not started."`
-	WaitsPerSite  int `yaml:"waiting_per_site" default:"10000" min:"1" help:"The same for one site, about 13 KB each."`
-	NamesPerSite  int `yaml:"names_per_site" default:"10000" min:"1" max:"100000" help:"Published names of one site, of 100000 in all."`
-	Introductions int `yaml:"introductions" default:"10000" min:"1" help:"Signalling requests in flight."`
+	Sessions     int `yaml:"sessions" default:"4096" min:"1" help:"Sessions of frontals, proxies and admins."`
+	Sites        int `yaml:"sites" default:"1000" min:"1" help:"Sites, including those whose frontal is not connected."`
+	Proxies      int `yaml:"proxies" default:"1000" min:"1" help:"Proxies."`
+	Processes    int `yaml:"processes" default:"1000000" min:"1" help:"Registered processes of all sites."`
+	PerSite      int `yaml:"processes_per_site" default:"100000" min:"1" help:"Registered processes of one site."`
+	Hosts        int `yaml:"hosts" default:"20000" min:"1" max:"20000" help:"Nodes in the list of hosts, including those whose helper or frontal is not connected. If there are more, the sites with the most list only as many as there is room for, each the same number."`
+	Waiting      int `yaml:"waiting" default:"100000" min:"1" help:"Pending lookups of processes that have not started."`
+	WaitsPerSite int `yaml:"waiting_per_site" default:"10000" min:"1" help:"The same for one site, about 13 KB each."`
+	NamesPerSite int `yaml:"names_per_site" default:"10000" min:"1" max:"100000" help:"Published names of one site, of 100000 in all."`
+	Signalling   int `yaml:"signalling" default:"10000" min:"1" help:"Signalling requests in flight."`
 
-	IntroductionsPerSite int `yaml:"introductions_per_site" default:"5000" min:"1" help:"The same for requests of one site."`
+	SignallingPerSite int `yaml:"signalling_per_site" default:"5000" min:"1" help:"The same for requests of one site."`
 
 	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections that are not authenticated yet, about 30 KB each. At the limit, the source address with the most connections loses its oldest one to make room. As many again may query their reflexive address."`
 	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same for one source: an IPv4 address, an IPv6 /64."`

@@ -34,16 +34,16 @@ func (c *counters) fault(err error) { c.faults[wire.CodeOf(err)].Add(1) }
 
 // CounterStatus is the counters' part of Status.
 type CounterStatus struct {
-	Sessions      uint64                                   `json:"sessions"`
-	Resolves      uint64                                   `json:"resolves"`
-	Questions     uint64                                   `json:"questions"`
-	Awaits        uint64                                   `json:"awaits"`
-	Reports       uint64                                   `json:"reports"`
-	Published     uint64                                   `json:"published_names"`
-	NameLookups   uint64                                   `json:"name_lookups"`
-	Expired       uint64                                   `json:"expired_processes"`
-	Introductions map[overlay.Technique]SignallingByResult `json:"introductions"`
-	Faults        map[string]uint64                        `json:"faults"` // by the text of the error class
+	Sessions    uint64                                   `json:"sessions"`
+	Resolves    uint64                                   `json:"resolves"`
+	Questions   uint64                                   `json:"questions"`
+	Awaits      uint64                                   `json:"awaits"`
+	Reports     uint64                                   `json:"reports"`
+	Published   uint64                                   `json:"published_names"`
+	NameLookups uint64                                   `json:"name_lookups"`
+	Expired     uint64                                   `json:"expired_processes"`
+	Signalling  map[overlay.Technique]SignallingByResult `json:"signalling"`
+	Faults      map[string]uint64                        `json:"faults"` // by the text of the error class
 }
 
 // SignallingByResult counts the signalling requests of one technique.
@@ -57,12 +57,12 @@ func (c *counters) status(sessions uint64) CounterStatus {
 		Sessions: sessions, Resolves: c.resolves.Load(), Questions: c.questions.Load(),
 		Awaits: c.awaits.Load(), Reports: c.reports.Load(), Expired: c.expired.Load(),
 		Published: c.published.Load(), NameLookups: c.lookups.Load(),
-		Introductions: make(map[overlay.Technique]SignallingByResult),
-		Faults:        make(map[string]uint64),
+		Signalling: make(map[overlay.Technique]SignallingByResult),
+		Faults:     make(map[string]uint64),
 	}
 	for _, t := range overlay.Techniques() {
 		if asked := c.byTech[t].asked.Load(); asked > 0 {
-			s.Introductions[t] = SignallingByResult{asked, c.byTech[t].connected.Load()}
+			s.Signalling[t] = SignallingByResult{asked, c.byTech[t].connected.Load()}
 		}
 	}
 	for code := range c.faults {

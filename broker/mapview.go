@@ -71,7 +71,7 @@ func drawMap(s Status, pairs []pairRow, hosts hostLister) mapView {
 }
 
 // precedence orders pairs of which not all can be drawn.
-var precedence = map[string]int{"failing": 0, "relay": 1, "met": 1, "open": 1, "none": 2}
+var precedence = map[string]int{"failing": 0, "relay": 1, "traversal": 1, "open": 1, "none": 2}
 
 // most returns the max elements with the greatest weight, by name, and sets left to the number of the
 // others.
@@ -189,7 +189,7 @@ func hostsText(c offer.Counts, hosts []offer.Host) string {
 }
 
 // severity orders the states of a pair's two directions: the map shows the worse.
-var severity = map[string]int{"planned": 0, "open": 1, "met": 2, "relay": 3, "none": 4, "failing": 5}
+var severity = map[string]int{"planned": 0, "open": 1, "traversal": 2, "relay": 3, "none": 4, "failing": 5}
 
 // pairBoxes returns the rows of the map: one for both directions of a pair, with the state of the
 // worse and the traffic of both.

@@ -8,23 +8,23 @@ import (
 
 // The metric families of a broker.
 var (
-	metricSites        = metrics.Gauge("isthmus_broker_sites", "Sites that are known, by whether their frontal is connected.", "state")
-	metricProcesses    = metrics.Gauge("isthmus_broker_processes", "Registered processes, by site.", "site")
-	metricJobs         = metrics.Gauge("isthmus_broker_jobs", "Jobs that have a registered process.")
-	metricNames        = metrics.Gauge("isthmus_broker_published_names", "Names that processes have published.")
-	metricProxies      = metrics.Gauge("isthmus_broker_proxies", "Proxies that have a session, by whether they take links.", "state")
-	metricProxyLinks   = metrics.Gauge("isthmus_broker_proxy_links", "Links of a proxy as the broker counts them.", "proxy")
-	metricProxyRoom    = metrics.Gauge("isthmus_broker_proxy_capacity", "Links that a proxy takes.", "proxy")
-	metricSessions     = metrics.Counter("isthmus_broker_sessions_total", "Sessions that began.")
-	metricQuestions    = metrics.Counter("isthmus_broker_questions_total", "Requests of frontals to resolve a process.")
-	metricExpired      = metrics.Counter("isthmus_broker_expired_processes_total", "Processes dropped because their frontal did not reconnect in time.")
-	metricSignalled    = metrics.Counter("isthmus_broker_introductions_total", "Signalling requests, by technique.", "technique")
-	metricMet          = metrics.Counter("isthmus_broker_introductions_connected_total", "Signalling requests that ended with a connection, by technique.", "technique")
-	metricAttempts     = metrics.Counter("isthmus_attempts_total", "Attempts of techniques between two sites that gave new information: the first that connected, and all that failed.", "from", "to", "technique", "result")
-	metricFailures     = metrics.Counter("isthmus_attempt_failures_total", "Attempts of techniques that failed, by the class of the error.", "cause")
-	metricAttemptSetup = metrics.Histogram("isthmus_attempt_setup_seconds", "Duration of attempts that connected and gave new information, by technique.", "technique")
-	metricStore        = metrics.Gauge("isthmus_broker_store_writable", "Whether the store is writable: 1, or 0 if requests that need it are refused. Absent without a store.", "kind")
-	metricFaults       = metrics.Counter("isthmus_broker_faults_total", "Calls and questions that were answered with an error, by its class.", "cause")
+	metricSites              = metrics.Gauge("isthmus_broker_sites", "Sites that are known, by whether their frontal is connected.", "state")
+	metricProcesses          = metrics.Gauge("isthmus_broker_processes", "Registered processes, by site.", "site")
+	metricJobs               = metrics.Gauge("isthmus_broker_jobs", "Jobs that have a registered process.")
+	metricNames              = metrics.Gauge("isthmus_broker_published_names", "Names that processes have published.")
+	metricProxies            = metrics.Gauge("isthmus_broker_proxies", "Proxies that have a session, by whether they take links.", "state")
+	metricProxyLinks         = metrics.Gauge("isthmus_broker_proxy_links", "Links of a proxy as the broker counts them.", "proxy")
+	metricProxyRoom          = metrics.Gauge("isthmus_broker_proxy_capacity", "Links that a proxy takes.", "proxy")
+	metricSessions           = metrics.Counter("isthmus_broker_sessions_total", "Sessions that began.")
+	metricQuestions          = metrics.Counter("isthmus_broker_questions_total", "Requests of frontals to resolve a process.")
+	metricExpired            = metrics.Counter("isthmus_broker_expired_processes_total", "Processes dropped because their frontal did not reconnect in time.")
+	metricSignalled          = metrics.Counter("isthmus_broker_signalling_total", "Signalling requests, by technique.", "technique")
+	metricSignalledConnected = metrics.Counter("isthmus_broker_signalling_connected_total", "Signalling requests that ended with a connection, by technique.", "technique")
+	metricAttempts           = metrics.Counter("isthmus_attempts_total", "Attempts of techniques between two sites that gave new information: the first that connected, and all that failed.", "from", "to", "technique", "result")
+	metricFailures           = metrics.Counter("isthmus_attempt_failures_total", "Attempts of techniques that failed, by the class of the error.", "cause")
+	metricAttemptSetup       = metrics.Histogram("isthmus_attempt_setup_seconds", "Duration of attempts that connected and gave new information, by technique.", "technique")
+	metricStore              = metrics.Gauge("isthmus_broker_store_writable", "Whether the store is writable: 1, or 0 if requests that need it are refused. Absent without a store.", "kind")
+	metricFaults             = metrics.Counter("isthmus_broker_faults_total", "Calls and questions that were answered with an error, by its class.", "cause")
 )
 
 // metrics returns the broker's Prometheus metrics.
@@ -33,7 +33,7 @@ func (b *Broker) metrics(creds *control.Credentials) metrics.Daemon {
 		Name: "broker", NotAfter: creds.NotAfter, Limits: b.limits,
 		Sources: []metrics.Source{{
 			Families: []*metrics.Family{metricSites, metricProcesses, metricJobs, metricNames, metricProxies, metricProxyLinks, metricProxyRoom,
-				metricSessions, metricQuestions, metricExpired, metricSignalled, metricMet, metricAttempts, metricFailures, metricAttemptSetup, metricStore, metricFaults},
+				metricSessions, metricQuestions, metricExpired, metricSignalled, metricSignalledConnected, metricAttempts, metricFailures, metricAttemptSetup, metricStore, metricFaults},
 			Read: b.readMetrics,
 		}, b.audit.Metrics()},
 	}
@@ -53,7 +53,7 @@ func (b *Broker) limits() []metrics.Limit {
 		{Name: "hosts", Used: b.hosts.countAll(), Max: limits.Hosts},
 		{Name: "waiting", Used: inv.Waiting, Max: limits.Waiting},
 	}
-	all = append(all, metrics.LimitsOf("introductions", "introductions_per_site", b.signalling.Stats())...)
+	all = append(all, metrics.LimitsOf("signalling", "signalling_per_site", b.signalling.Stats())...)
 	all = append(all, b.endpoint.Limits()...)
 	if b.enrolment != nil {
 		all = append(all, metrics.LimitsOf("enrolments", "enrolments_per_source", b.enrolment.Limits())...)
@@ -112,7 +112,7 @@ func (b *Broker) readMetrics(w metrics.Writer) {
 	w.Put(metricExpired, float64(c.expired.Load()))
 	for _, t := range overlay.Techniques() {
 		w.Put(metricSignalled, float64(c.byTech[t].asked.Load()), t.String())
-		w.Put(metricMet, float64(c.byTech[t].connected.Load()), t.String())
+		w.Put(metricSignalledConnected, float64(c.byTech[t].connected.Load()), t.String())
 		w.PutHistogram(metricAttemptSetup, &b.outcomes.setup[t], t.String())
 	}
 	w.PutCauses(metricFaults, c.faults[:])

@@ -148,7 +148,7 @@ func TestAddedTechniqueIsCounted(t *testing.T) {
 		t.Errorf("outcomes %+v, want the preferred one first", s)
 	}
 	c.byTech[added].asked.Add(1)
-	if s := c.status(0).Introductions; s[added].Asked != 1 {
+	if s := c.status(0).Signalling; s[added].Asked != 1 {
 		t.Errorf("counters %v", s)
 	}
 }

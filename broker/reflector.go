@@ -200,7 +200,7 @@ type ReflectorStatus struct {
 	STUN      string                  `json:"stun,omitempty"` // port, "" without a STUN server
 	Observer  reflector.ObserverStats `json:"observer"`
 	Answers   stunserver.Stats        `json:"stun_answers"`
-	Queries   uint64                  `json:"bearings"`
+	Queries   uint64                  `json:"queries"`
 	CallBacks map[string]uint64       `json:"call_backs"` // by outcome
 	Refused   uint64                  `json:"call_backs_refused"`
 }

@@ -5,7 +5,7 @@ var liveKeys = []string{
 	"proxy_choice", "relay_limit", "limits.sessions", "limits.sites", "limits.proxies", "limits.processes",
 	"limits.processes_per_site", "limits.waiting", "limits.waiting_per_site", "limits.names_per_site", "limits.half_open", "limits.half_open_per_source",
 	"limits.enrolments", "limits.enrolments_per_source",
-	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total", "limits.introductions", "limits.introductions_per_site",
+	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total", "limits.signalling", "limits.signalling_per_site",
 }
 
 // config returns the settings in effect. They are immutable; a reload replaces them. Keys that are
@@ -24,7 +24,7 @@ func (b *Broker) reload(next Config) (apply func(), err error) {
 			b.enrolment.SetMax(next.Limits.Enrolments, next.Limits.EnrolmentsPerSource)
 		}
 		b.waits.SetMax(0, next.Limits.WaitsPerSite)
-		b.signalling.SetMax(next.Limits.Introductions, next.Limits.IntroductionsPerSite)
+		b.signalling.SetMax(next.Limits.Signalling, next.Limits.SignallingPerSite)
 		b.endpoint.SetBudget(next.Limits.budget())
 	}, nil
 }

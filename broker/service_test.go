@@ -368,7 +368,7 @@ func TestSignalByRelay(t *testing.T) {
 			t.Errorf("end %d: %v", end, err)
 		}
 	}
-	if c := g.b.Status().Counters.Introductions[overlay.Relay]; c.Asked != 1 || c.Connected != 1 {
+	if c := g.b.Status().Counters.Signalling[overlay.Relay]; c.Asked != 1 || c.Connected != 1 {
 		t.Errorf("counters %+v", c)
 	}
 	if logs := g.logs.String(); !strings.Contains(logs, "msg=signalling") || !strings.Contains(logs, "proxy=p1 link=30313233343536373839616263646566 result=connected") {
@@ -582,12 +582,12 @@ func TestSignalFrontalDies(t *testing.T) {
 
 func TestSignallingIsBounded(t *testing.T) {
 	g := newGrid(t)
-	g.cfg.Limits.Introductions, g.cfg.Limits.IntroductionsPerSite = 2, 1
+	g.cfg.Limits.Signalling, g.cfg.Limits.SignallingPerSite = 2, 1
 	g.start()
 	b := g.frontal(closedB, nil)
 	own := overlay.SiteID(closedB.Site)
 	g.b.signalling.Take(own, 1)
-	wantStatus(t, "no place", signalErr(g.ctx(), b, relayRequest()), overlay.ErrOverloaded, "overloaded: the limit of 1 signalling requests in flight for siteb is reached (limits.introductions_per_site); try again later")
+	wantStatus(t, "no place", signalErr(g.ctx(), b, relayRequest()), overlay.ErrOverloaded, "overloaded: the limit of 1 signalling requests in flight for siteb is reached (limits.signalling_per_site); try again later")
 	g.b.signalling.Give(own, 1)
 	g.b.signalling.Take("another", 1)
 	if err := signalErr(g.ctx(), b, relayRequest()); errors.Is(control.FromStatus(err), overlay.ErrOverloaded) {

@@ -15,7 +15,7 @@ func TestWriteTable(t *testing.T) {
 	s := statusOf(siteOf("a", true, 1), siteOf("b\x1b[2J\tc", false, 2))
 	s.Jobs = []JobStatus{{Job: overlay.ServiceJob(overlay.NodeID{Site: "a", Name: "n1"}), Processes: map[overlay.SiteID]int{"a": 1}}} // is not shown
 	s.Outcomes = []OutcomeStatus{{Asker: "a", Target: s.Sites[1].Profile.Site, Technique: overlay.Relay, Failed: 2, Reason: "no\nanswer\x07", FailedAt: time.Unix(90, 0)}}
-	s.Counters.Introductions = map[overlay.Technique]SignallingByResult{overlay.Relay: {1, 1}}
+	s.Counters.Signalling = map[overlay.Technique]SignallingByResult{overlay.Relay: {1, 1}}
 	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ type countRow struct {
 // pairRow is an ordered pair of sites.
 type pairRow struct {
 	Asker, Target overlay.SiteID
-	Kind          string  // class of the line on the map: open, met, relay, planned, failing, none
+	Kind          string  // class of the line on the map: open, traversal, relay, planned, failing, none
 	Now           string  // the technique that connected last; "": none did
 	SetupMS       float64 // setup time of that
 	Plan          string  // the technique tried first
@@ -264,7 +264,7 @@ func kindOf(t overlay.Technique) string {
 	case overlay.ByProxy:
 		return "relay"
 	}
-	return "met"
+	return "traversal"
 }
 
 // pairView is the page of one ordered pair.

@@ -9,23 +9,23 @@ import (
 
 // The metric families of a frontal.
 var (
-	metricBrokerUp    = metrics.Gauge("isthmus_frontal_broker_up", "1 while there is a session with the broker.")
-	metricHelpers     = metrics.Gauge("isthmus_frontal_helpers", "Helpers of the site, by whether they are connected.", "state")
-	metricProcesses   = metrics.Gauge("isthmus_frontal_processes", "Registered processes of the site.")
-	metricJobs        = metrics.Gauge("isthmus_frontal_jobs", "Jobs that have a registered process at the site.")
-	metricAnswers     = metrics.Counter("isthmus_frontal_answers_total", "Questions of helpers where a process is, by how they were answered.", "from")
-	metricCalls       = metrics.Counter("isthmus_frontal_broker_questions_total", "Calls to the broker to resolve processes.")
-	metricDropped     = metrics.Counter("isthmus_frontal_cache_dropped_total", "Cached answers that went, by reason.", "reason")
-	metricCarried     = metrics.Gauge("isthmus_frontal_carried_links", "Links that the gateway carries now.")
-	metricCarriedAll  = metrics.Counter("isthmus_frontal_carried_links_total", "Links that the gateway carried.")
-	metricCarriedSize = metrics.Counter("isthmus_frontal_carried_bytes_total", "Bytes that the gateway carried, both directions, live links included.")
-	metricCarriedKind = metrics.Gauge("isthmus_frontal_carried_kind_links", "Links that the gateway carries now, by how they came about: carry was dialled for a node, inbound and reversed came from another site, meeting was opened by both ends at once.", "kind")
-	metricPair        = metrics.Counter("isthmus_frontal_pair_bytes_total", "Bytes that the gateway carried, live links included, by the site at the other end and the direction, as seen from this site; - is a site that the link's set-up did not name. The 500 greatest are shown by name.", "site", "peer", "direction")
-	metricProject     = metrics.Counter("isthmus_frontal_project_bytes_total", "Bytes that the gateway carried, both directions, live links included, by the project of the process at this site; - is none. The 500 greatest are shown by name.", "project")
-	metricTurnedAway  = metrics.Counter("isthmus_frontal_refused_connections_total", "Data connections refused.")
-	metricTraversals  = metrics.Counter("isthmus_frontal_meetings_total", "Coordinated traversals that the gateway took part in for its nodes, by result.", "result")
-	metricAttempts    = metrics.Counter("isthmus_frontal_attempts_total", "Attempts of techniques towards a site under the present plan, by result.", "to", "technique", "result")
-	metricBarred      = metrics.Gauge("isthmus_frontal_barred_techniques", "Techniques that are tried last for now because they failed again and again.")
+	metricBrokerUp      = metrics.Gauge("isthmus_frontal_broker_up", "1 while there is a session with the broker.")
+	metricHelpers       = metrics.Gauge("isthmus_frontal_helpers", "Helpers of the site, by whether they are connected.", "state")
+	metricProcesses     = metrics.Gauge("isthmus_frontal_processes", "Registered processes of the site.")
+	metricJobs          = metrics.Gauge("isthmus_frontal_jobs", "Jobs that have a registered process at the site.")
+	metricAnswers       = metrics.Counter("isthmus_frontal_answers_total", "Questions of helpers where a process is, by how they were answered.", "from")
+	metricCalls         = metrics.Counter("isthmus_frontal_broker_questions_total", "Calls to the broker to resolve processes.")
+	metricDropped       = metrics.Counter("isthmus_frontal_cache_dropped_total", "Cached answers that went, by reason.", "reason")
+	metricForwarded     = metrics.Gauge("isthmus_frontal_forwarded_links", "Links that the gateway carries now.")
+	metricForwardedAll  = metrics.Counter("isthmus_frontal_forwarded_links_total", "Links that the gateway carried.")
+	metricForwardedSize = metrics.Counter("isthmus_frontal_forwarded_bytes_total", "Bytes that the gateway carried, both directions, live links included.")
+	metricForwardedKind = metrics.Gauge("isthmus_frontal_forwarded_kind_links", "Links that the gateway carries now, by how they came about: carry was dialled for a node, inbound and reversed came from another site, traversal was opened by both ends at once.", "kind")
+	metricPair          = metrics.Counter("isthmus_frontal_pair_bytes_total", "Bytes that the gateway carried, live links included, by the site at the other end and the direction, as seen from this site; - is a site that the link's set-up did not name. The 500 greatest are shown by name.", "site", "peer", "direction")
+	metricProject       = metrics.Counter("isthmus_frontal_project_bytes_total", "Bytes that the gateway carried, both directions, live links included, by the project of the process at this site; - is none. The 500 greatest are shown by name.", "project")
+	metricTurnedAway    = metrics.Counter("isthmus_frontal_refused_connections_total", "Data connections refused.")
+	metricTraversals    = metrics.Counter("isthmus_frontal_traversals_total", "Coordinated traversals that the gateway took part in for its nodes, by result.", "result")
+	metricAttempts      = metrics.Counter("isthmus_frontal_attempts_total", "Attempts of techniques towards a site under the present plan, by result.", "to", "technique", "result")
+	metricBarred        = metrics.Gauge("isthmus_frontal_barred_techniques", "Techniques that are tried last for now because they failed again and again.")
 )
 
 // metrics returns the frontal's Prometheus metrics.
@@ -33,8 +33,8 @@ func (f *Frontal) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "frontal", NotAfter: creds.NotAfter, Limits: f.limits,
 		Sources: []metrics.Source{{
-			Families: []*metrics.Family{metricBrokerUp, metricHelpers, metricProcesses, metricJobs, metricAnswers, metricCalls, metricDropped, metricCarried,
-				metricCarriedAll, metricCarriedSize, metricCarriedKind, metricPair, metricProject, metricTurnedAway, metricTraversals, metricAttempts, metricBarred},
+			Families: []*metrics.Family{metricBrokerUp, metricHelpers, metricProcesses, metricJobs, metricAnswers, metricCalls, metricDropped, metricForwarded,
+				metricForwardedAll, metricForwardedSize, metricForwardedKind, metricPair, metricProject, metricTurnedAway, metricTraversals, metricAttempts, metricBarred},
 			Read: f.readMetrics,
 		}, f.gateway.QuotaMetrics(), f.audit.Metrics()},
 	}
@@ -72,11 +72,11 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	w.Put(metricCalls, float64(r.Calls))
 	metrics.PutAll(w, metricDropped, map[string]uint64{"report": r.Dropped, "room": r.Pushed})
 
-	w.Put(metricCarried, float64(s.Links.Live))
-	w.Put(metricCarriedAll, float64(s.Links.Total))
-	w.Put(metricCarriedSize, float64(s.Links.Bytes))
+	w.Put(metricForwarded, float64(s.Links.Live))
+	w.Put(metricForwardedAll, float64(s.Links.Total))
+	w.Put(metricForwardedSize, float64(s.Links.Bytes))
 	kinds, by := f.gateway.Totals()
-	metrics.PutAll(w, metricCarriedKind, kinds)
+	metrics.PutAll(w, metricForwardedKind, kinds)
 	w.PutBounded(metricPair, pairSamples(f.site, by.Counts()))
 	w.PutBounded(metricProject, metrics.SamplesOf(by.Projects()))
 	w.Put(metricTurnedAway, float64(s.Links.Refused))

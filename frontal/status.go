@@ -38,7 +38,7 @@ type Status struct {
 	Links      gateway.LinkCounters      `json:"links"`
 	Audit      *audit.Status             `json:"audit,omitempty"` // of the audit log, if one is kept
 	Quota      ratelimit.Status          `json:"quota"`           // usage by owner, and who waits
-	Traversals gateway.TraversalCounters `json:"meetings"`        // of this gateway for nodes with no route out
+	Traversals gateway.TraversalCounters `json:"traversals"`      // of this gateway for nodes with no route out
 	Memory     []outcomes.SiteStatus     `json:"memory"`          // how techniques did towards other sites
 	Waiting    map[string]int            `json:"waiting"`         // what holds a place under limits
 }

@@ -257,7 +257,7 @@ func TestTraversal(t *testing.T) {
 			exchange(t, near, far)
 			for i, r := range []*rig{a, b} {
 				r.until("the link is in the log", func() bool { return strings.Contains(r.log.String(), "msg=carried") })
-				line := fmt.Sprintf(`kind=meeting job=%s ranks="[0 9]" node=%s1 peer=%s link=%032x `, job, []string{"a", "b"}[i], []string{"siteb/b1", "siteq/a1"}[i], 0)
+				line := fmt.Sprintf(`kind=traversal job=%s ranks="[0 9]" node=%s1 peer=%s link=%032x `, job, []string{"a", "b"}[i], []string{"siteb/b1", "siteq/a1"}[i], 0)
 				if log := r.log.String(); !strings.Contains(log, line) || !strings.Contains(log, "cause=ended technique="+technique.String()+" bytes_out=300000 bytes_in=300000 ") {
 					t.Errorf("no %q in\n%s", line, log)
 				}
@@ -379,7 +379,7 @@ func TestAskFails(t *testing.T) {
 			t.Errorf("%s: %v and %+v stay behind", name, s.Waiting, s.Traversals)
 		}
 	}
-	if n := strings.Count(r.log.String(), `msg="not carried" kind=meeting`); n != 12 {
+	if n := strings.Count(r.log.String(), `msg="not carried" kind=traversal`); n != 12 {
 		t.Errorf("%d audit lines\n%s", n, r.log)
 	}
 }

@@ -39,8 +39,8 @@ func TestRows(t *testing.T) {
 	c := &crowd{
 		allUp: 250 * time.Millisecond, setups: []float64{10, 20, 240},
 		links:  map[overlay.Technique]int{overlay.SimultaneousOpen: 3},
-		before: ledger{CounterStatus: broker.CounterStatus{Resolves: 5, Questions: 7, Introductions: counts(10, 2)}},
-		after:  ledger{CounterStatus: broker.CounterStatus{Resolves: 6, Questions: 10, Introductions: counts(13, 3)}, decisions: 1},
+		before: ledger{CounterStatus: broker.CounterStatus{Resolves: 5, Questions: 7, Signalling: counts(10, 2)}},
+		after:  ledger{CounterStatus: broker.CounterStatus{Resolves: 6, Questions: 10, Signalling: counts(13, 3)}, decisions: 1},
 	}
 	find := func(figure, technique string) bench.Row {
 		t.Helper()
@@ -62,18 +62,18 @@ func TestRows(t *testing.T) {
 		{"decisions", "", 1},
 		{"resolve_calls", "", 1},
 		{"resolve_questions", "", 3},
-		{"introductions", "", 4},
-		{"introductions_by", "simultaneous-open", 3},
-		{"introductions_by", "relay", 1},
+		{"signalling", "", 4},
+		{"signalling_by", "simultaneous-open", 3},
+		{"signalling_by", "relay", 1},
 		{"links_by", "simultaneous-open", 3},
 	} {
 		if r := find(tc.figure, tc.technique); r.Value != tc.want || r.Met != nil && !*r.Met {
 			t.Errorf("%s %s: %v (met %v), want %v", tc.figure, tc.technique, r.Value, r.Met, tc.want)
 		}
 	}
-	c.after.Introductions = counts(13, 100)
+	c.after.Signalling = counts(13, 100)
 	c.after.decisions = 2
-	for _, figure := range []string{"introductions", "decisions"} {
+	for _, figure := range []string{"signalling", "decisions"} {
 		if r := find(figure, ""); r.Met == nil || *r.Met {
 			t.Errorf("%s: a storm of %v passes", figure, r.Value)
 		}

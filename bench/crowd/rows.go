@@ -7,8 +7,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// spare is the number of introductions that a node of the asking site may use besides one for each
-// link: its first rank tries the techniques, with one introduction for each technique that needs
+// spare is the number of signalling requests that a node of the asking site may use besides one for each
+// link: its first rank tries the techniques, with one signalling request for each technique that needs
 // one, and once more the relay for a rank that did not wait any longer.
 const spare = 5
 
@@ -33,11 +33,11 @@ func (c *crowd) rows(o Options, cache string) []bench.Row {
 		row("decisions", "plans", float64(c.after.decisions)).AtMost(1),
 		row("resolve_calls", "calls", float64(c.after.Resolves-c.before.Resolves)),
 		row("resolve_questions", "questions", float64(c.after.Questions-c.before.Questions)),
-		row("introductions", "calls", float64(c.introductions())).AtMost(float64(o.Ranks + spare*o.Nodes)),
+		row("signalling", "calls", float64(c.signalled())).AtMost(float64(o.Ranks + spare*o.Nodes)),
 	}
 	for _, t := range overlay.Techniques() {
-		if n := c.introduced(t); n > 0 {
-			rows = append(rows, row("introductions_by", "calls", float64(n), "technique", t.String()))
+		if n := c.signalledBy(t); n > 0 {
+			rows = append(rows, row("signalling_by", "calls", float64(n), "technique", t.String()))
 		}
 	}
 	for _, t := range overlay.Techniques() {
@@ -48,15 +48,15 @@ func (c *crowd) rows(o Options, cache string) []bench.Row {
 	return rows
 }
 
-// introduced returns the number of introductions by technique t.
-func (c *crowd) introduced(t overlay.Technique) uint64 {
-	return c.after.Introductions[t].Asked - c.before.Introductions[t].Asked
+// signalledBy returns the number of signalling requests by technique t.
+func (c *crowd) signalledBy(t overlay.Technique) uint64 {
+	return c.after.Signalling[t].Asked - c.before.Signalling[t].Asked
 }
 
-// introductions returns the number of all introductions.
-func (c *crowd) introductions() (n uint64) {
+// signalled returns the number of all signalling requests.
+func (c *crowd) signalled() (n uint64) {
 	for _, t := range overlay.Techniques() {
-		n += c.introduced(t)
+		n += c.signalledBy(t)
 	}
 	return n
 }

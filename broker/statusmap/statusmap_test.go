@@ -40,7 +40,7 @@ func sample(sites, hosts, proxies, brokers int) Grid {
 			if sites > 8 && (i+j)%7 > 0 {
 				continue
 			}
-			p := PairBox{A: a.ID, B: b.ID, Label: "simultaneous-open", Kind: "met"}
+			p := PairBox{A: a.ID, B: b.ID, Label: "simultaneous-open", Kind: "traversal"}
 			switch (i + j) % 3 {
 			case 0:
 				p.Label, p.Details, p.Proxy = "relay", []string{"123 Mbit/s", "held back"}, fmt.Sprintf("p%d", j%3)

@@ -38,7 +38,7 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Signal, point overla
 	}
 	from := overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}
 	l := forwardedLink{
-		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
+		kind: "traversal", technique: overlay.Technique(in.Technique), job: asker.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
 	reserved, err := g.traverseFor(ctx, in, point, &l, send)

@@ -111,7 +111,7 @@ func (g *Gateway) newAsking(ctx context.Context, req *controlpb.SignalRequest, s
 // reserveTraversal reserves the place of the future connection.
 func (g *Gateway) reserveTraversal(a *asking, node string) (*carry, error) {
 	c := &carry{forwardedLink: forwardedLink{
-		kind: "meeting", technique: a.technique, job: a.asker.Job, ranks: []uint32{a.asker.Rank, a.target.Rank},
+		kind: "traversal", technique: a.technique, job: a.asker.Job, ranks: []uint32{a.asker.Rank, a.target.Rank},
 		node: node, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link),
 	}, lan: make(chan lanEnd, 1), gone: make(chan struct{})}
 	rand.Read(c.id[:])

@@ -75,7 +75,7 @@ func (l forwardedLink) addTo(sums *traffic.Sums, site overlay.SiteID, out, back 
 // Totals counts the live links of each kind, and sums what all links moved,
 // those that are over, too.
 func (g *Gateway) Totals() (kinds map[string]int, by *traffic.Sums) {
-	kinds = map[string]int{"carry": 0, "inbound": 0, "reversed": 0, "meeting": 0}
+	kinds = map[string]int{"carry": 0, "inbound": 0, "reversed": 0, "traversal": 0}
 	g.mu.Lock()
 	defer g.mu.Unlock() // a link ends under it: none is missed or counted twice
 	by = g.links.sums.Clone()

@@ -38,7 +38,7 @@ func TestWhenEnded(t *testing.T) {
 	}
 	l := &liveLink{
 		forwardedLink: forwardedLink{
-			kind: "meeting", technique: overlay.HolePunching, job: job, principal: overlay.Principal{User: "alice", Project: "climate"}, ranks: []uint32{2, 3},
+			kind: "traversal", technique: overlay.HolePunching, job: job, principal: overlay.Principal{User: "alice", Project: "climate"}, ranks: []uint32{2, 3},
 			node: "a1", peer: "b/b1", id: "00ff", from: "192.0.2.1:1", to: "192.0.2.2:2", proxy: "192.0.2.3:443",
 		},
 		meter: meterAt{AToB: 5, Copied: 5},
@@ -55,7 +55,7 @@ func TestWhenEnded(t *testing.T) {
 	l.throttle.Close()
 	r := audit.EndOf(e)
 	if got, want := fmt.Sprint(r.Sites, r.Nodes, r.Ranks, r.Technique, " ", r.Sent, r.Received, r.Seconds, r.Link, r.Peer, ", ", r.Reason),
-		"[a b] [a1 b1] [2 3]"+overlay.HolePunching.String()+" 5 0 1.500ff192.0.2.1:1 192.0.2.2:2, meeting: cut"; got != want {
+		"[a b] [a1 b1] [2 3]"+overlay.HolePunching.String()+" 5 0 1.500ff192.0.2.1:1 192.0.2.2:2, traversal: cut"; got != want {
 		t.Errorf("its record has %s, want %s", got, want)
 	}
 	state := func() string {

@@ -226,7 +226,7 @@ func (g *Gateway) Status() Status {
 		Links: g.links.counters(), Traversals: g.traversals.counters(), Quota: g.links.quota.Status(),
 		Waiting: map[string]int{
 			"half_open": g.nodes.Stats().Used + g.outside.Stats().Used, "carries": len(g.carries.wait),
-			"returns": len(g.returns.wait), "meetings": g.traversals.line.Stats().Used,
+			"returns": len(g.returns.wait), "traversals": g.traversals.line.Stats().Used,
 		},
 	}
 }
@@ -235,10 +235,10 @@ func (g *Gateway) Status() Status {
 func (g *Gateway) Limits() []metrics.Limit {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := []metrics.Limit{{Name: "meetings", Used: len(g.traversals.places), Max: cap(g.traversals.places)}}
+	all := []metrics.Limit{{Name: "traversals", Used: len(g.traversals.places), Max: cap(g.traversals.places)}}
 	all = append(all, metrics.LimitsOf("pending_carries", "pending_carries_per_node", g.carries.count.Stats())...)
 	all = append(all, metrics.LimitsOf("pending_returns", "pending_returns_per_node", g.returns.count.Stats())...)
-	all = append(all, metrics.LimitsOf("pending_meetings", "pending_meetings_per_node", g.traversals.line.Stats())...)
+	all = append(all, metrics.LimitsOf("pending_traversals", "pending_traversals_per_node", g.traversals.line.Stats())...)
 	all = append(all, metrics.LimitsOf("links", "links_per_node", g.links.places.Stats())...)
 	all = append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", g.nodes.Stats())...)
 	return append(all, metrics.LimitsOf("half_open_public", "half_open_public_per_source", g.outside.Stats())...)

@@ -19,7 +19,7 @@ import (
 
 // forwardedLink describes a carried connection, for the log.
 type forwardedLink struct {
-	kind      string            // carry, inbound, reversed or meeting
+	kind      string            // carry, inbound, reversed or traversal
 	technique overlay.Technique // of a coordinated traversal; 0 if this side cannot know it
 	job       overlay.JobID
 	principal overlay.Principal // of the process at this site

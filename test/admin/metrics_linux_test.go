@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 	carried := w.LinkPair("hidden/n1", "shut/n1")
 	defer carried.End(t)
 	w.Until("the broker was told of both relayed links", func() bool {
-		n, err := strconv.ParseFloat(w.Scrape("broker", ports["broker"])[`isthmus_broker_introductions_connected_total{technique="relay"}`], 64)
+		n, err := strconv.ParseFloat(w.Scrape("broker", ports["broker"])[`isthmus_broker_signalling_connected_total{technique="relay"}`], 64)
 		return err == nil && n >= 2
 	})
 	exported := map[string]bool{"up": true} // up is Prometheus's own
@@ -75,7 +75,7 @@ func TestMetrics(t *testing.T) {
 		`isthmus_frontal_project_bytes_total{project="-"}`:                            200_000,
 		`isthmus_frontal_pair_bytes_total{direction="out",peer="shut",site="hidden"}`: 100_000,
 		`isthmus_frontal_pair_bytes_total{direction="in",peer="shut",site="hidden"}`:  100_000,
-		`isthmus_frontal_carried_kind_links{kind="carry"}`:                            1,
+		`isthmus_frontal_forwarded_kind_links{kind="carry"}`:                          1,
 	} {
 		text := gateway[series]
 		if strings.HasPrefix(series, "isthmus_proxy") {

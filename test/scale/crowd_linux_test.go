@@ -73,9 +73,9 @@ func (c crowd) complaints(ranks float64) (wrong, slow []string) {
 	slow = c.missed
 	for _, cache := range []string{"cold", "warm"} {
 		f := func(name string) float64 { return c.figures[cache+" "+name] }
-		if f("decisions") != 1 || f("introductions") < ranks || f("introductions") > 4*ranks || f("resolve_questions") > ranks || f("all_up") <= 0 {
-			wrong = append(wrong, fmt.Sprintf("%s: %v decisions, %v introductions, %v questions; up after %v ms",
-				cache, f("decisions"), f("introductions"), f("resolve_questions"), f("all_up")))
+		if f("decisions") != 1 || f("signalling") < ranks || f("signalling") > 4*ranks || f("resolve_questions") > ranks || f("all_up") <= 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %v decisions, %v signalling requests, %v questions; up after %v ms",
+				cache, f("decisions"), f("signalling"), f("resolve_questions"), f("all_up")))
 		}
 		var links float64
 		for _, technique := range []string{"simultaneous-open", "traversing", "hole-punching", "relay"} {
