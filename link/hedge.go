@@ -34,8 +34,8 @@ var (
 	errClosedEarly = fmt.Errorf("%w: the path connected, and was closed before anything came", overlay.ErrUnreachable)
 )
 
-// shaken is the outcome of the handshake on a dialled carrier.
-type shaken struct {
+// handshakeResult is the outcome of the handshake on a dialled carrier.
+type handshakeResult struct {
 	link   *Link
 	chosen bool // the pair had chosen the carrier, even if it broke then
 	err    error
@@ -43,13 +43,13 @@ type shaken struct {
 
 // hedge performs the handshake on a carrier, and in parallel on a relay if the carrier's path is
 // slow to complete it.
-func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, c overlay.Carrier) shaken {
+func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, c overlay.Carrier) handshakeResult {
 	if c.Path.Technique == 0 || c.Path.Technique == overlay.Relay && c.Path.Small {
 		return m.shakeDialled(ctx, a, peer, id, c)
 	}
 	direct, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	done := make(chan shaken, 1)
+	done := make(chan handshakeResult, 1)
 	m.work.Go(func() { done <- m.shakeDialled(direct, a, peer, id, c) })
 	timer := time.NewTimer(slow(c.Path))
 	defer timer.Stop()
@@ -82,7 +82,7 @@ func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, 
 			return r
 		}
 		if relay, ok := <-relays; ok {
-			return m.goOver(ctx, a, peer, id, c, relay, func() shaken { return r })
+			return m.goOver(ctx, a, peer, id, c, relay, func() handshakeResult { return r })
 		}
 		return r
 	case relay, ok := <-relays:
@@ -93,16 +93,16 @@ func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, 
 			relay.Conn.Close()
 			return <-done
 		}
-		return m.goOver(ctx, a, peer, id, c, relay, func() shaken { giveUp(errStalled); return <-done })
+		return m.goOver(ctx, a, peer, id, c, relay, func() handshakeResult { giveUp(errStalled); return <-done })
 	}
 }
 
 // ended reports whether no other carrier is needed.
-func (r shaken) ended() bool { return r.err == nil || r.chosen || final(r.err) }
+func (r handshakeResult) ended() bool { return r.err == nil || r.chosen || final(r.err) }
 
 // goOver ends the handshake on a slow carrier by calling giveUp, and continues on a relay unless
 // the slow handshake completed after all. If the relay succeeds, the slow path was to blame.
-func (m *Mesh) goOver(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, slow, relay overlay.Carrier, giveUp func() shaken) shaken {
+func (m *Mesh) goOver(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, slow, relay overlay.Carrier, giveUp func() handshakeResult) handshakeResult {
 	r := giveUp()
 	if r.ended() {
 		relay.Conn.Close()
@@ -147,7 +147,7 @@ func stalled(err error) bool {
 
 // shakeDialled performs the handshake on a carrier that this end dialled, and makes a link of it if
 // the pair accepts it.
-func (m *Mesh) shakeDialled(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, c overlay.Carrier) (r shaken) {
+func (m *Mesh) shakeDialled(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, c overlay.Carrier) (r handshakeResult) {
 	handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	t := terms{link: id, admit: func(h *wire.Hello) (uint64, error) {

@@ -13,7 +13,7 @@ func TestLearn(t *testing.T) {
 {"bench":"coll","figure":"time","unit":"ms","value":50,"params":{"collective":"bcast","algorithm":"two-hop","size":1024,"predicted_ms":20}}
 {"bench":"coll","figure":"time","unit":"ms","value":40,"params":{"collective":"bcast","algorithm":"two-hop","size":1024,"predicted_ms":20}}
 {"bench":"coll","figure":"time","unit":"ms","value":40,"params":{"collective":"bcast","algorithm":"two-hop","flits":8,"size":512,"predicted_ms":50}}
-{"bench":"coll","figure":"time","unit":"ms","value":40,"params":{"collective":"bcast","contestant":"mpich","size":512}}
+{"bench":"coll","figure":"time","unit":"ms","value":40,"params":{"collective":"bcast","implementation":"mpich","size":512}}
 {"bench":"coll","figure":"time_beside_han","unit":"ms","value":1,"params":{"collective":"bcast","algorithm":"two-hop","size":1024,"predicted_ms":20}}
 `
 	read, err := plot.Read("rows", strings.NewReader(rows))

@@ -178,7 +178,7 @@ func TestRows(t *testing.T) {
 		if r.Met != nil {
 			verdict = fmt.Sprint(*r.Met)
 		}
-		told = append(told, fmt.Sprintf("%s %v %v %.1f%s %s %.2f %s", r.Figure, r.Params["contestant"], r.Params["algorithm"], r.Value, r.Unit, r.Against, r.Ratio, verdict))
+		told = append(told, fmt.Sprintf("%s %v %v %.1f%s %s %.2f %s", r.Figure, r.Params["implementation"], r.Params["algorithm"], r.Value, r.Unit, r.Against, r.Ratio, verdict))
 	}
 	want := []string{
 		"time isthmus <nil> 20.0ms bound 1.23 true", "time isthmus ring 19.0ms bound 1.17 -", "time isthmus bruck 40.0ms bound 2.46 -",

@@ -93,7 +93,7 @@ func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error)
 func (s *scenario) row(f figure, m *series, what string) bench.Row {
 	unit, ns := s.unit()
 	row := bench.Row{Bench: "coll", Figure: what, Value: bench.Median(m.took) / ns, Unit: unit, Params: map[string]any{
-		"scene": s.name, "collective": f.collective.String(), "size": f.size, "contestant": m.name,
+		"scenario": s.name, "collective": f.collective.String(), "size": f.size, "implementation": m.name,
 	}}
 	if len(m.took) > 0 {
 		row.Params["repetitions"], row.Params["spread"] = len(m.took), bench.Round(bench.Spread(m.took))

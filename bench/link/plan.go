@@ -155,7 +155,7 @@ func rows(s *scenario, f figure, runs map[string]*series, asked []implementation
 		row := bench.Row{
 			Bench: "link", Figure: string(f.kind), Value: bench.Median(mine.values), Unit: unit,
 			Params: map[string]any{
-				"scene": s.name, "contestant": r.name, "size": f.size, "congestion": mine.congestion,
+				"scenario": s.name, "implementation": r.name, "size": f.size, "congestion": mine.congestion,
 				"repeat": len(mine.values), "spread": bench.Round(bench.Spread(mine.values)),
 			},
 		}

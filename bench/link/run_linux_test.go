@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 		if row.Bench != "link" || row.Value <= 0 || row.Against != "" && row.Ratio <= 0 || row.Params["congestion"] == "" {
 			t.Errorf("%+v", row)
 		}
-		seen[fmt.Sprint(row.Figure, row.Params["scene"], row.Params["size"], row.Params["contestant"])] = true
+		seen[fmt.Sprint(row.Figure, row.Params["scenario"], row.Params["size"], row.Params["implementation"])] = true
 	}
 	if len(seen) != want || len(rows) != want {
 		t.Errorf("%d rows, %d different, want %d", len(rows), len(seen), want)
@@ -87,7 +87,7 @@ func TestWithoutCompiler(t *testing.T) {
 		t.Errorf("%d rows", len(rows))
 	}
 	for _, row := range rows {
-		if against := row.Params["contestant"] != namePlain; against != (row.Against == namePlain) {
+		if against := row.Params["implementation"] != namePlain; against != (row.Against == namePlain) {
 			t.Errorf("%+v", row)
 		}
 	}
@@ -96,7 +96,7 @@ func TestWithoutCompiler(t *testing.T) {
 // A row that is asked for is compared with one that is not.
 func TestOnly(t *testing.T) {
 	rows, _ := brief(t, "^unlimited/bandwidth/65536/spin$", "")
-	if len(rows) != 1 || rows[0].Params["contestant"] != nameSpin || rows[0].Against != nameCBlocking || rows[0].Ratio <= 0 {
+	if len(rows) != 1 || rows[0].Params["implementation"] != nameSpin || rows[0].Against != nameCBlocking || rows[0].Ratio <= 0 {
 		t.Errorf("%+v", rows)
 	}
 	err := Run(t.Context(), new(bytes.Buffer), Options{

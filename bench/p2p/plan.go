@@ -138,7 +138,7 @@ func rows(s *scenario, f figure, runs map[string]*series, asked []string, conges
 		row := bench.Row{
 			Bench: "p2p", Figure: string(f.kind), Value: bench.Median(mine.values), Unit: f.unit(),
 			Params: map[string]any{
-				"scene": s.name, "contestant": name, "size": f.size,
+				"scenario": s.name, "implementation": name, "size": f.size,
 				"repeat": len(mine.values), "spread": bench.Round(bench.Spread(mine.values)),
 			},
 		}

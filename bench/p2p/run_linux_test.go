@@ -63,10 +63,10 @@ func TestRun(t *testing.T) {
 	}
 	seen := make(map[string]bool)
 	for _, row := range rows {
-		if row.Bench != "p2p" || row.Value <= 0 || row.Against != "" || row.Params["contestant"] != nameOurs {
+		if row.Bench != "p2p" || row.Value <= 0 || row.Against != "" || row.Params["implementation"] != nameOurs {
 			t.Errorf("%+v", row)
 		}
-		seen[fmt.Sprint(row.Params["scene"], row.Figure, row.Params["size"])] = true
+		seen[fmt.Sprint(row.Params["scenario"], row.Figure, row.Params["size"])] = true
 	}
 	if want := 2*6 + 2; len(seen) != want || len(rows) != want {
 		t.Errorf("%d rows, %d different, want %d", len(rows), len(seen), want)

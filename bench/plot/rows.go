@@ -33,7 +33,7 @@ import (
 var axes = []string{"flits", "replicas", "size", "rows", "processes", "ranks", "streams", "carriers", "size_mb", "delay_ms", "rtt_ms"}
 
 // who lists the parameters that distinguish a figure's lines.
-var who = []string{"contestant", "algorithm", "technique", "mode"}
+var who = []string{"implementation", "algorithm", "technique", "mode"}
 
 // remarks are parameters that say how a row was obtained, not what it measures.
 var remarks = []string{
@@ -173,7 +173,7 @@ func newGroup(r bench.Row, x string) *group {
 // distinguishes reports whether a parameter distinguishes the figure's lines.
 func (g *group) distinguishes(key string) bool {
 	if g.x == "flits" { // each algorithm has a figure
-		return key == "contestant" || key == "size"
+		return key == "implementation" || key == "size"
 	}
 	return slices.Contains(who, key)
 }

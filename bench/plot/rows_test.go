@@ -21,14 +21,14 @@ func output(t *testing.T) string {
 	for i, who := range []string{"isthmus", "mpich"} {
 		for _, size := range []int{1024, 8, 65536} { // in any order
 			rows = append(rows, bench.Row{Bench: "coll", Figure: "time", Unit: "ms", Value: float64(size + i), Params: map[string]any{
-				"scene": "2x4/8ms", "collective": "bcast", "contestant": who, "algorithm": "", "size": size, "spread": 0.01 * float64(size), "bound_ms": float64(size) / 2,
+				"scenario": "2x4/8ms", "collective": "bcast", "implementation": who, "algorithm": "", "size": size, "spread": 0.01 * float64(size), "bound_ms": float64(size) / 2,
 			}})
 		}
 	}
 	for _, size := range []int{1024, 8} {
 		for _, flits := range []int{1, 2, 4} {
 			rows = append(rows, bench.Row{Bench: "coll", Figure: "time", Unit: "ms", Value: float64(flits), Params: map[string]any{
-				"scene": "2x4/8ms", "collective": "gather", "contestant": "isthmus", "algorithm": "two-level", "size": size, "flits": flits, "chosen": flits == 2,
+				"scenario": "2x4/8ms", "collective": "gather", "implementation": "isthmus", "algorithm": "two-level", "size": size, "flits": flits, "chosen": flits == 2,
 			}})
 		}
 	}

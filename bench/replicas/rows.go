@@ -37,7 +37,7 @@ func overhead(c comparison, ours, theirs []float64, sent traffic) []bench.Row {
 		ratios[i] = ours[i] / theirs[i]
 	}
 	params := map[string]any{
-		"scene": c.place, "what": c.what, "ranks": c.ranks, "replicas": 2, "repeat": len(ours),
+		"scenario": c.place, "what": c.what, "ranks": c.ranks, "replicas": 2, "repeat": len(ours),
 		"spread": bench.Round(bench.Spread(ratios)),
 	}
 	row := func(figure, unit string, value float64) bench.Row {

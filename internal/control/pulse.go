@@ -26,7 +26,7 @@ const (
 	// onTime is the largest delay of a timer that is normal on a machine that is not overloaded.
 	onTime = 100 * time.Millisecond
 
-	// longWord is the least time for data to arrive after a ping over a Mending connection, which does not reveal what
+	// longWord is the least time for data to arrive after a ping over a Resilient connection, which does not reveal what
 	// the other end's kernel has received.
 	longWord = 5 * time.Second
 )
@@ -72,18 +72,18 @@ func newPulse(conn net.Conn, idle time.Duration) *pulse {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()
 	}
-	if _, ok := conn.(interface{ Mends() }); ok {
+	if _, ok := conn.(interface{ Resilient() }); ok {
 		p.word = longWord
 	}
 	return p
 }
 
-// Mending is a connection, such as a link's, that itself detects and replaces a dead path, so that
+// Resilient is a connection, such as a link's, that itself detects and replaces a dead path, so that
 // a session on it should not give up quickly.
-type Mending struct{ net.Conn }
+type Resilient struct{ net.Conn }
 
-// Mends marks any type of connection as Mending.
-func (Mending) Mends() {}
+// Resilient marks any type of connection as Resilient.
+func (Resilient) Resilient() {}
 
 // call records a call; end records its end, and may be called repeatedly.
 func (p *pulse) call() (end func()) {

@@ -202,7 +202,7 @@ func TestSilenceOverALink(t *testing.T) {
 		a, b := net.Pipe()
 		defer a.Close()
 		defer b.Close()
-		p := newPulse(Mending{a}, 0)
+		p := newPulse(Resilient{a}, 0)
 		if c.trip > 0 {
 			p.took(c.trip)
 		}

@@ -196,7 +196,7 @@ func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *contro
 	l := <-m.links // present since Connect returned
 	session, err := s.end.Dial(life, control.DialConfig{
 		Addr: node.String(), Role: control.RoleHelper,
-		Dial: func(context.Context, string) (net.Conn, error) { return control.Mending{Conn: l.Conn}, nil },
+		Dial: func(context.Context, string) (net.Conn, error) { return control.Resilient{Conn: l.Conn}, nil },
 	})
 	if err != nil {
 		l.Conn.Close()
@@ -333,8 +333,8 @@ type shownConn struct {
 	path overlay.Path
 }
 
-// Mends implements control.Mending: a link recovers from dead paths by itself.
-func (shownConn) Mends() {}
+// Resilient implements control.Resilient: a link recovers from dead paths by itself.
+func (shownConn) Resilient() {}
 
 // RemoteAddr implements net.Conn.
 func (c shownConn) RemoteAddr() net.Addr {

@@ -12,36 +12,36 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 )
 
-// scenes are the small systems whose worlds are all explored: two submitters that compete for two
+// scenarios are the small systems whose worlds are all explored: two submitters that compete for two
 // nodes, and what may go wrong.
-func scenes() []scene {
+func scenarios() []scenario {
 	policy := Policy{Allow: everyone, Jobs: 1, Processes: 1, Lease: 3 * time.Second, Longest: 5 * time.Second}
-	race := scene{policy: policy, job: allocate.Job{Ranks: 2, Copies: 1}, strategy: allocate.Spread{}, nodes: 2, subs: 2, prompt: true}
-	with := func(name string, change func(*scene)) scene {
+	race := scenario{policy: policy, job: allocate.Job{Ranks: 2, Copies: 1}, strategy: allocate.Spread{}, nodes: 2, subs: 2, prompt: true}
+	with := func(name string, change func(*scenario)) scenario {
 		sc := race
 		sc.name = name
 		change(&sc)
 		return sc
 	}
-	return []scene{
-		with("race", func(s *scene) {}),
-		with("room for both", func(s *scene) { s.policy.Jobs = 2 }),
-		with("message lost", func(s *scene) { s.lost = 1 }),
-		with("message doubled", func(s *scene) { s.twice = 1 }),
-		with("messages late", func(s *scene) { s.late = 1 }),
-		with("submitter killed", func(s *scene) { s.subDeaths = 1 }),
-		with("node killed", func(s *scene) { s.nodeDeaths = 1 }),
-		with("no order among answers", func(s *scene) { s.prompt, s.hasty = false, true }),
-		with("message lost, submitter killed", func(s *scene) { s.lost, s.subDeaths = 1, 1 }),
-		with("message lost, node killed", func(s *scene) { s.lost, s.nodeDeaths = 1, 1 }),
-		with("one at one node, all wrong", func(s *scene) {
+	return []scenario{
+		with("race", func(s *scenario) {}),
+		with("room for both", func(s *scenario) { s.policy.Jobs = 2 }),
+		with("message lost", func(s *scenario) { s.lost = 1 }),
+		with("message doubled", func(s *scenario) { s.twice = 1 }),
+		with("messages late", func(s *scenario) { s.late = 1 }),
+		with("submitter killed", func(s *scenario) { s.subDeaths = 1 }),
+		with("node killed", func(s *scenario) { s.nodeDeaths = 1 }),
+		with("no order among answers", func(s *scenario) { s.prompt, s.hasty = false, true }),
+		with("message lost, submitter killed", func(s *scenario) { s.lost, s.subDeaths = 1, 1 }),
+		with("message lost, node killed", func(s *scenario) { s.lost, s.nodeDeaths = 1, 1 }),
+		with("one at one node, all wrong", func(s *scenario) {
 			s.subs, s.nodes, s.job.Ranks, s.prompt, s.hasty = 1, 1, 1, false, true
 			s.lost, s.twice, s.late, s.subDeaths, s.nodeDeaths = 1, 1, 1, 1, 1
 		}),
-		with("one at one node, twice and late", func(s *scene) {
+		with("one at one node, twice and late", func(s *scenario) {
 			s.subs, s.nodes, s.job.Ranks, s.prompt, s.hasty, s.twice, s.late = 1, 1, 1, false, true, 2, 1
 		}),
-		with("one, dropped and stopped", func(s *scene) {
+		with("one, dropped and stopped", func(s *scenario) {
 			s.prompt, s.subs, s.nodes, s.spares, s.drops, s.stops, s.job.Ranks = false, 1, 3, 1, 1, 1, 1
 		}),
 	}
@@ -51,9 +51,9 @@ func scenes() []scene {
 // jobs, no key and no rank starts twice, and a launched job is launched on all its nodes; from each
 // world silence leads to an end without reservations; and at the end of a world no submitter waits.
 //
-// Without the tag system it explores the first worlds of each scene, in depth first.
+// Without the tag system it explores the first worlds of each scenario, in depth first.
 func TestEveryWorld(t *testing.T) {
-	for _, sc := range scenes() {
+	for _, sc := range scenarios() {
 		t.Run(sc.name, func(t *testing.T) {
 			seen := map[[16]byte]bool{}
 			launched, failed, ends := 0, 0, 0
@@ -139,7 +139,7 @@ func TestRandomWorlds(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		n := 1 + rng.IntN(6)
-		sc := scene{
+		sc := scenario{
 			policy:   Policy{Allow: everyone, Jobs: 1 + rng.IntN(2), Processes: 1 + rng.IntN(3), Lease: 4 * time.Second, Longest: 8 * time.Second},
 			job:      allocate.Job{Ranks: n, Copies: 1 + rng.IntN(2)},
 			strategy: []allocate.Strategy{allocate.Spread{}, allocate.Concentrate{}, allocate.Auto{}}[rng.IntN(3)],

@@ -16,8 +16,8 @@ import (
 
 var epoch = time.Unix(1e9, 0)
 
-// scene is the start of a world and what may go wrong in it.
-type scene struct {
+// scenario is the start of a world and what may go wrong in it.
+type scenario struct {
 	name         string
 	policy       Policy
 	job          allocate.Job
@@ -40,7 +40,7 @@ type scene struct {
 // world is submitters, nodes and the messages between them. Every possible event is a move; a world
 // has no randomness of its own.
 type world struct {
-	*scene
+	*scenario
 	now   time.Time
 	gates []*Node
 	subs  []*Submission
@@ -73,8 +73,8 @@ func jobOf(sub int) overlay.JobID { return overlay.JobID(fmt.Sprint("job", sub))
 
 func person(sub int) Requester { return Requester{Identity: fmt.Sprint("user", sub), Site: "s"} }
 
-func newWorld(t testing.TB, sc *scene) *world {
-	w := &world{scene: sc, now: epoch, began: map[string]int{}}
+func newWorld(t testing.TB, sc *scenario) *world {
+	w := &world{scenario: sc, now: epoch, began: map[string]int{}}
 	for range sc.nodes {
 		n, err := NewNode(1, sc.policy)
 		if err != nil {
@@ -391,8 +391,8 @@ func (w *world) settled() error {
 
 func (w *world) clone() *world {
 	c := *w
-	sc := *w.scene
-	c.scene = &sc
+	sc := *w.scenario
+	c.scenario = &sc
 	c.gates, c.subs = slices.Clone(w.gates), slices.Clone(w.subs)
 	for i, n := range c.gates {
 		c.gates[i] = n.clone()

@@ -23,13 +23,13 @@ import (
 // the ratio is the median of the ratios of neighbours.
 const repetitions = 61
 
-// contestant is one kind of connection.
-type contestant struct {
+// implementation is one kind of connection.
+type implementation struct {
 	name string
 	open func(testing.TB) (a, b net.Conn)
 }
 
-var contestants = []contestant{
+var implementations = []implementation{
 	{"sealed", func(t testing.TB) (net.Conn, net.Conn) { return bothConns(sealedPair(t)) }},
 	{"crypto/tls", bareTLS},
 	{"tcp", dial},
@@ -144,7 +144,7 @@ func used() time.Duration {
 func BenchmarkSealed(b *testing.B) {
 	type ends struct{ a, b net.Conn }
 	var conns []ends
-	for _, c := range contestants {
+	for _, c := range implementations {
 		x, y := c.open(b)
 		conns = append(conns, ends{x, y})
 	}
@@ -174,17 +174,17 @@ func BenchmarkSealed(b *testing.B) {
 // 1.7 times crypto/tls with large messages, and no slower with small ones.
 func (m measure) rows(values [][]float64) []bench.Row {
 	var rows []bench.Row
-	for i := 1; i < len(contestants); i++ {
+	for i := 1; i < len(implementations); i++ {
 		var ratios []float64
 		for n, v := range values[0] {
 			ratios = append(ratios, v/values[i][n])
 		}
 		r := bench.Row{
-			Bench: "sealed", Figure: m.figure, Unit: m.unit, Value: bench.Median(values[0]), Against: contestants[i].name, Ratio: bench.Median(ratios),
+			Bench: "sealed", Figure: m.figure, Unit: m.unit, Value: bench.Median(values[0]), Against: implementations[i].name, Ratio: bench.Median(ratios),
 			Params: map[string]any{"bytes": m.size, "spread": fmt.Sprintf("%.2f", bench.Spread(ratios))},
 		}
 		switch {
-		case contestants[i].name != "crypto/tls":
+		case implementations[i].name != "crypto/tls":
 		case m.figure == "half_rtt" && m.size == 1:
 			r = r.AtMost(1)
 		case m.figure == "half_rtt" && m.size == 1<<20:

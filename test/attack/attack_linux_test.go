@@ -378,7 +378,7 @@ func (a *attacked) gibibyte(t *testing.T) {
 	}
 	const streams = 4
 	for range streams {
-		c := a.shaken(t, admin)
+		c := a.controlConn(t, admin)
 		// yamux: version 0, type data, flags SYN, stream 1, a length of 1 GiB.
 		head := []byte{0, 0, 0, 1, 0, 0, 0, 1}
 		head = binary.BigEndian.AppendUint32(head, 1<<30)
@@ -488,9 +488,9 @@ func dialAs(t *testing.T, socket string) (net.Conn, error) {
 	return r.c, r.err
 }
 
-// shaken returns a control connection to the broker after its handshake, on which anything can be
+// controlConn returns a control connection to the broker after its handshake, on which anything can be
 // written.
-func (a *attacked) shaken(t *testing.T, show ca.Files) net.Conn {
+func (a *attacked) controlConn(t *testing.T, show ca.Files) net.Conn {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(show.Cert, show.Key)
 	if err != nil {

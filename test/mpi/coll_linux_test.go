@@ -15,9 +15,9 @@ import (
 type collRow struct {
 	Bench, Figure, Unit, Against string
 	Params                       struct {
-		Scene, Collective, Contestant, Algorithm string
-		Size, Repetitions                        int
-		Bound                                    float64 `json:"bound_ms"`
+		Scenario, Collective, Implementation, Algorithm string
+		Size, Repetitions                               int
+		Bound                                           float64 `json:"bound_ms"`
 	}
 	Value, Ratio float64
 	Met          *bool
@@ -47,7 +47,7 @@ func TestCollCrossings(t *testing.T) {
 	labtest.NeedLab(t)
 	seen := map[string]bool{}
 	for _, r := range collRows(t, "--counts", "--algorithms", "--sites", "3", "--ranks", "2", "--rtt", "4ms", "--rate", "1gbit", "--sizes", "8B,64KiB") {
-		seen[r.Params.Scene+" "+r.Params.Collective+" "+r.Figure] = true
+		seen[r.Params.Scenario+" "+r.Params.Collective+" "+r.Figure] = true
 		if r.Met == nil || !*r.Met {
 			t.Errorf("%+v", r)
 		}
@@ -81,8 +81,8 @@ func TestBenchColl(t *testing.T) {
 	labtest.NeedLab(t)
 	seen := map[string]int{}
 	for _, r := range collRows(t, "--sites", "2", "--ranks", "2", "--rtt", "4ms", "--rate", "100mbit", "--repeat", "1", "--collectives", "barrier,allgather", "--sizes", "8B,64KiB") {
-		seen[r.Params.Scene]++
-		if r.Bench != "coll" || r.Figure != "time" || r.Unit != "ms" || r.Against != "bound" || r.Met == nil || r.Params.Contestant != "isthmus" {
+		seen[r.Params.Scenario]++
+		if r.Bench != "coll" || r.Figure != "time" || r.Unit != "ms" || r.Against != "bound" || r.Met == nil || r.Params.Implementation != "isthmus" {
 			t.Errorf("%+v", r)
 		}
 		least := 2.0 // ms of one way
@@ -94,6 +94,6 @@ func TestBenchColl(t *testing.T) {
 		}
 	}
 	if seen["2x2/4ms/100mbit/blocked"] != 3 || seen["2x2/4ms/100mbit/round-robin"] != 3 || len(seen) != 2 {
-		t.Errorf("rows by scene: %v", seen)
+		t.Errorf("rows by scenario: %v", seen)
 	}
 }

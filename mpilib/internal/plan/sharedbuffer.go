@@ -27,8 +27,8 @@ type SharedBuffer struct {
 
 // sharedBufferRecord is what a rank sends to all others when they look for one.
 type sharedBufferRecord struct {
-	Willing bool
-	CPUs    [16]uint64 // on which it may run
+	Shares bool
+	CPUs   [16]uint64 // on which it may run
 }
 
 // sharedBufferOffer is how to map the memory that rank 0 has created.
@@ -42,14 +42,14 @@ func findSharedBuffer(ctx context.Context, c Call, comm Comm, o *snapshot) (*Sha
 	if !o.oneNode() {
 		return nil, nil
 	}
-	mine := sharedBufferRecord{Willing: comm.Config().Shares(), CPUs: shm.Allowed()}
+	mine := sharedBufferRecord{Shares: comm.Config().Shares(), CPUs: shm.Allowed()}
 	all, err := coll.Allgather(ctx, c, c.Size(), mine)
 	if err != nil {
 		return nil, err
 	}
 	var others []shm.CPUs
 	for r := range all {
-		if !all[r].Willing {
+		if !all[r].Shares {
 			return nil, nil
 		}
 		if r != c.Rank() {
