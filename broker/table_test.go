@@ -36,7 +36,7 @@ func TestWriteTable(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
-	if strings.ContainsAny(out.String(), "\x1b\x07\t") || strings.Contains(out.String(), "gate:") {
+	if strings.ContainsAny(out.String(), "\x1b\x07\t") || strings.Contains(out.String(), "node:") {
 		t.Errorf("%q", out.String())
 	}
 }

@@ -16,7 +16,7 @@ import (
 const lowestUser = 1000
 
 // noStarter is why a helper that has no account to run jobs in takes none.
-const noStarter = "this helper runs as a system account, which launched processes must not have, and has no starter: run isthmus-starter (systemctl enable --now isthmus-starter) and add to the helper's settings: gate: {starter: " + starter.DefaultSocket + "}"
+const noStarter = "this helper runs as a system account, which launched processes must not have, and has no starter: run isthmus-starter (systemctl enable --now isthmus-starter) and add to the helper's settings: node_service: {starter: " + starter.DefaultSocket + "}"
 
 // setAccounts sets in the node service's options in which accounts jobs run, and whose jobs are
 // taken. It returns why no jobs can be taken, or "".
@@ -57,7 +57,7 @@ func ownJobs(uid uint32, owners []string) func(nodeservice.Asker) error {
 		if who.Here && who.UID == uid || nodeservice.Fits(owners, who.Identity()) {
 			return nil
 		}
-		return fmt.Errorf("this helper is an ordinary user's, and takes that user's jobs only, of %v; not of %s (gate.owner)", owners, who.Identity())
+		return fmt.Errorf("this helper is an ordinary user's, and takes that user's jobs only, of %v; not of %s (node_service.owner)", owners, who.Identity())
 	}
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 	Advertise     netip.Addr          `yaml:"advertise" example:"198.51.100.11" help:"The address under which other sites dial this node, where a 1:1 NAT makes it differ from address."`
 	MetricsListen netip.AddrPort      `yaml:"metrics_listen" example:"127.0.0.1:9444" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
 	HTTPProxy     HTTPProxy           `yaml:"http_proxy" help:"The site's HTTP proxy; used if the site's profile permits no other outbound traffic."`
-	NodeService   NodeServiceSettings `yaml:"gate" help:"Files of the jobs that run here, and who may run them."`
+	NodeService   NodeServiceSettings `yaml:"node_service" help:"Files of the jobs that run here, and who may run them."`
 	Offer         OfferSettings       `yaml:"offer" help:"Resources that the node offers to jobs from anywhere in the grid."`
 	Audit         audit.Config        `yaml:"audit" help:"The audit log: every process and job of the node, every connection of a process, and every refusal."`
 	TLS           TLS                 `yaml:"tls" help:"Certificate, key and CA of this helper."`
@@ -101,7 +101,7 @@ func (c Config) CheckFiles() error {
 	}
 	if dir := c.NodeService.storeOrParent(); c.Offer.Jobs > 0 && dir != "" {
 		if err := nodeservice.CheckStore(dir); err != nil {
-			errs = append(errs, daemon.Wrong("gate.store", "%s: %w", dir, err))
+			errs = append(errs, daemon.Wrong("node_service.store", "%s: %w", dir, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -101,13 +101,13 @@ func TestStoreOnWhichNothingRuns(t *testing.T) {
 		{0, "/proc/store", "", false},
 	} {
 		t.Setenv("CACHE_DIRECTORY", tc.cache)
-		text := fmt.Sprintf("{frontal: 'a:1', tls: {cert: %s, key: %[1]s, ca: %[1]s}, offer: {jobs: %d}, gate: {store: %q}}", file, tc.jobs, tc.store)
+		text := fmt.Sprintf("{frontal: 'a:1', tls: {cert: %s, key: %[1]s, ca: %[1]s}, offer: {jobs: %d}, node_service: {store: %q}}", file, tc.jobs, tc.store)
 		c, err := daemon.Parse[Config]("helper.yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = c.CheckFiles() // which finds the certificate wrong as well
-		if is := err != nil && strings.Contains(err.Error(), "gate.store") && strings.Contains(err.Error(), "noexec"); is != tc.wrong {
+		if is := err != nil && strings.Contains(err.Error(), "node_service.store") && strings.Contains(err.Error(), "noexec"); is != tc.wrong {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

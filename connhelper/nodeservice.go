@@ -17,18 +17,18 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/latency"
 	"github.com/isthmus-grid/isthmus/launch/nearby"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // NodeServiceSettings are the settings of the node service, which launches jobs here.
 type NodeServiceSettings struct {
-	Store   daemon.Path   `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, which are kept as a cache, and for the working folders of jobs. Two helpers must not share it. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
+	Store   daemon.Path   `yaml:"store" example:"/var/cache/isthmus/jobs" help:"Folder for the programs and inputs of jobs, which are kept as a cache, and for the working folders of jobs. Two helpers must not share it. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
 	Limit   daemon.Size   `yaml:"limit" default:"4GiB" min:"1MiB" help:"Maximum bytes of all cached files, and of the files of one job. The least recently used are removed first."`
 	Orphan  time.Duration `yaml:"orphan" default:"30s" min:"1s" max:"30s" help:"How long a reservation or its job stays without contact with its submitter, and how long a job runs on without a helper."`
 	Starter daemon.Path   `yaml:"starter" example:"/run/isthmus-starter/starter.sock" help:"Socket of the node's isthmus-starter, which runs each submitter's jobs in a separate account. Without one, a helper of an ordinary user accepts that user's jobs only, and one of a system account accepts none."`
 	Owner   []string      `yaml:"owner" example:"[alice@sitea/*]" help:"Without starter: the submitters whose jobs this helper accepts and runs in its own account: patterns of USER@SITE/NODE. Empty: the user of the same name at the same site."`
-	EndJobs bool          `yaml:"end_jobs" default:"false" help:"Whether jobs end with this helper. If false, they run on for gate.orphan when it ends or is killed, and a helper started within that time takes them over."`
+	EndJobs bool          `yaml:"end_jobs" default:"false" help:"Whether jobs end with this helper. If false, they run on for node_service.orphan when it ends or is killed, and a helper started within that time takes them over."`
 }
 
 // storeOf returns the folder, or "" where the settings name none and there is no default.
@@ -69,7 +69,7 @@ type nodeService struct {
 // jobs, whether they can be taken or not: a submitter is then told why they are not.
 func newNodeService(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*nodeService, error) {
 	var g nodeService
-	g.nearby = nearby.New(nodeservice.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
+	g.nearby = nearby.New(nodeservice.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (nodepb.NodeServiceClient, func(), error) {
 		return g.server.Reach(ctx, node)
 	}), nearPings, latency.Config{}, log)
 	policy := cfg.Offer.Policy()

@@ -86,8 +86,8 @@ func (s OfferSettings) Check() error {
 func (c Config) Advice() daemon.Faults {
 	switch {
 	case c.Offer.Jobs > 0 && c.NodeService.Starter == "":
-		return daemon.Faults{{Key: "gate.starter", Err: errors.New("none, so this helper accepts only jobs of its own user, and none at all if it runs in a system account, such as isthmus of the packages; in that case start isthmus-starter (systemctl enable --now isthmus-starter) and write\n" +
-			"gate: {starter: " + starter.DefaultSocket + "}")}}
+		return daemon.Faults{{Key: "node_service.starter", Err: errors.New("none, so this helper accepts only jobs of its own user, and none at all if it runs in a system account, such as isthmus of the packages; in that case start isthmus-starter (systemctl enable --now isthmus-starter) and write\n" +
+			"node_service: {starter: " + starter.DefaultSocket + "}")}}
 	case c.Offer.Jobs > 0:
 		return nil
 	}

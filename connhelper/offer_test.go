@@ -101,7 +101,7 @@ func TestAdvice(t *testing.T) {
 		says    []string // none: nothing is denied
 	}{
 		{"no jobs", 0, "", []string{"offer.jobs", "offer: {jobs: 1, allow: [{site: sitea}]}"}},
-		{"no starter", 1, "", []string{"gate.starter", "gate: {starter: /run/isthmus-starter/starter.sock}"}},
+		{"no starter", 1, "", []string{"node_service.starter", "node_service: {starter: /run/isthmus-starter/starter.sock}"}},
 		{"all there", 1, "/run/isthmus-starter/starter.sock", nil},
 	} {
 		var c Config

@@ -72,7 +72,7 @@ func ParseNodeID(s string) (NodeID, error) {
 
 // JobID names a job: the name its user gave, '-', and 32 hexadecimal digits that only a holder of
 // the job's key can claim (package jobkey). It has at most MaxJobIDLen bytes. The job over which a
-// node's service is reached has an id of a form of its own, "gate:SITE:NODE", which no
+// node's service is reached has an id of a form of its own, "node:SITE:NODE", which no
 // user's job can have.
 type JobID string
 
@@ -80,7 +80,10 @@ type JobID string
 const MaxJobIDLen = len(servicePrefix) + MaxNameLen + 1 + MaxNameLen
 
 // servicePrefix begins the id of a node service's job. No name has a colon.
-const servicePrefix = "gate:"
+const servicePrefix = "node:"
+
+// serviceName is the name of these jobs, in the policies of sites.
+const serviceName = "node-service"
 
 // ServiceJob returns the id of the job over which a node's service is reached.
 func ServiceJob(node NodeID) JobID {
@@ -115,17 +118,17 @@ func CheckJobID(id JobID) error {
 
 // CheckJobName returns why a user's job cannot have the name, or nil.
 func CheckJobName(name string) error {
-	if name == strings.TrimSuffix(servicePrefix, ":") {
+	if name == serviceName {
 		return fmt.Errorf("job name %q is that of node services' own jobs; choose another", name)
 	}
 	return CheckName("job", name)
 }
 
-// Name returns the part of the id that the user chose; "gate" for the job of a
+// Name returns the part of the id that the user chose; "node-service" for the job of a
 // node service.
 func (id JobID) Name() string {
 	if _, ok := id.ServiceNode(); ok {
-		return strings.TrimSuffix(servicePrefix, ":")
+		return serviceName
 	}
 	name, _, _ := cutLast(string(id), '-')
 	return name

@@ -212,10 +212,10 @@ func TestServiceJob(t *testing.T) {
 			t.Errorf("%q, want %q", p, want)
 		}
 	}
-	if back, ok := id.ServiceNode(); !ok || back != a1 || CheckJobID(id) != nil || id.Name() != "gate" {
+	if back, ok := id.ServiceNode(); !ok || back != a1 || CheckJobID(id) != nil || id.Name() != "node-service" {
 		t.Errorf("%s: %v, %v, %q", id, back, ok, id.Name())
 	}
-	for _, bad := range []JobID{"gate:", "gate:sitea", "gate:sitea:", "gate::a1", "gate:sitea:a1:a2", "gate:sitea/a1", "Gate:sitea:a1", "gate:sitea:a1-27ce6cf407a4806050cf7ce0f69f4473"} {
+	for _, bad := range []JobID{"node:", "node:sitea", "node:sitea:", "node::a1", "node:sitea:a1:a2", "node:sitea/a1", "Node:sitea:a1", "node:sitea:a1-27ce6cf407a4806050cf7ce0f69f4473"} {
 		// The last is an ordinary node name.
 		if node, ok := bad.ServiceNode(); ok != (CheckJobID(bad) == nil) || ok && ServiceJob(node) != bad {
 			t.Errorf("%q is read as that of %v", bad, node)

@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 )
 
@@ -52,9 +52,9 @@ type ledger struct {
 func (l *ledger) note(m any) {
 	var name string
 	switch m := m.(type) {
-	case *gatepb.ToNode:
+	case *nodepb.ToNode:
 		name = fieldSet(m)
-	case *gatepb.ToSubmitter:
+	case *nodepb.ToSubmitter:
 		name = fieldSet(m)
 	}
 	l.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // patience is the timeout of a wait.
@@ -65,7 +65,7 @@ func awaitHosts(ctx context.Context, g *grid.Grid, node string, n int) (map[stri
 	}
 	defer conn.Close()
 	for {
-		list, err := gatepb.NewDeskClient(conn).Hosts(ctx, &gatepb.HostsRequest{})
+		list, err := nodepb.NewSubmittersClient(conn).Hosts(ctx, &nodepb.HostsRequest{})
 		if err != nil && (status.Code(err) != codes.Unavailable || ctx.Err() != nil) { // a busy machine may answer late
 			return nil, fmt.Errorf("the list of hosts at %s: %w", node, control.FromStatus(err))
 		}

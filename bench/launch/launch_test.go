@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // What live peers are compared with is what the paper's text says: section 5.1.
@@ -87,7 +87,7 @@ func TestEveryMessageHasAStep(t *testing.T) {
 		}
 	}
 	l := ledger{counts: map[string]int{}}
-	for _, m := range []proto.Message{&gatepb.ToNode{}, &gatepb.ToSubmitter{}} {
+	for _, m := range []proto.Message{&nodepb.ToNode{}, &nodepb.ToSubmitter{}} {
 		fields := m.ProtoReflect().Descriptor().Oneofs().ByName("say").Fields()
 		for i := range fields.Len() {
 			f := fields.Get(i)

@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/printable"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -60,7 +60,7 @@ const hostsAgain = 100 * time.Millisecond
 
 // listHosts queries a helper, repeatedly until it knows the distance of every node or the wait is
 // over.
-func listHosts(ctx context.Context, grid *submit.Grid, wait time.Duration) (*gatepb.HostsResponse, error) {
+func listHosts(ctx context.Context, grid *submit.Grid, wait time.Duration) (*nodepb.HostsResponse, error) {
 	for end := time.Now().Add(wait); ; {
 		list, err := grid.List(ctx)
 		if err != nil || measured(list.Hosts) || time.Now().After(end) {
@@ -73,7 +73,7 @@ func listHosts(ctx context.Context, grid *submit.Grid, wait time.Duration) (*gat
 }
 
 // measured reports whether the latency of every host that takes jobs is known.
-func measured(hosts []*gatepb.Host) bool {
+func measured(hosts []*nodepb.Host) bool {
 	for _, h := range hosts {
 		if h.State == offer.Up.String() && h.Jobs > 0 && h.LatencyNs == 0 && !h.Unanswered {
 			return false
@@ -87,7 +87,7 @@ const freeTime = 1500 * time.Millisecond
 
 // freeJobs returns how many more jobs each node has room for. Nodes that accept none, or do not answer,
 // are not in it.
-func freeJobs(ctx context.Context, grid *submit.Grid, hosts []*gatepb.Host) map[string]int {
+func freeJobs(ctx context.Context, grid *submit.Grid, hosts []*nodepb.Host) map[string]int {
 	ctx, cancel := context.WithTimeout(ctx, freeTime)
 	defer cancel()
 	var nodes []overlay.NodeID
@@ -108,7 +108,7 @@ func freeJobs(ctx context.Context, grid *submit.Grid, hosts []*gatepb.Host) map[
 	return free
 }
 
-func hostsTable(w io.Writer, hosts []*gatepb.Host, free map[string]int) error {
+func hostsTable(w io.Writer, hosts []*nodepb.Host, free map[string]int) error {
 	table := printable.NewTable(w)
 	table.Row("host", "state", "silent", "latency", "free", "jobs", "processes", "memory", "cores", "power")
 	for _, h := range hosts {
@@ -163,7 +163,7 @@ type hostLine struct {
 	Note      string  `json:"note,omitempty"`       // for people: what is wrong with it all the same
 }
 
-func hostsJSON(w io.Writer, hosts []*gatepb.Host, free map[string]int) error {
+func hostsJSON(w io.Writer, hosts []*nodepb.Host, free map[string]int) error {
 	out := json.NewEncoder(w)
 	for _, h := range hosts {
 		line := hostLine{h.Node, h.State, float64(h.SilentMs) / 1e3, float64(h.LatencyNs) / 1e6, nil, h.Jobs, h.Processes, h.Memory, float64(h.Cpu) / 1e3, h.Power, h.Note}

@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 func TestHostsOutput(t *testing.T) {
-	hosts := []*gatepb.Host{
+	hosts := []*nodepb.Host{
 		{Node: "a/n1", State: "up", Jobs: 2, Processes: 8, Memory: 3 << 29, Cpu: 7500, Power: 1900, LatencyNs: 10_512_000},
 		{Node: "a/n2", State: "up"},
 		{Node: "b/n1", State: "away", SilentMs: 61_400, Jobs: 1, Processes: 4},
@@ -37,13 +37,13 @@ b/n1  away   1m1s    -         -     1     4          any      any    -
 		t.Errorf("got\n%swant\n%s", lines.String(), want)
 	}
 	table.Reset()
-	if err := hostsTable(&table, []*gatepb.Host{{Node: "a/\x1b[2J", State: "up\nc/n1  up", Note: "\x1b]0;t\x07\nd"}}, nil); err != nil {
+	if err := hostsTable(&table, []*nodepb.Host{{Node: "a/\x1b[2J", State: "up\nc/n1  up", Note: "\x1b]0;t\x07\nd"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(table.String(), "\n"); n != 3 || strings.ContainsAny(table.String(), "\x1b\x07") {
 		t.Errorf("text of others is printed as %q", table.String())
 	}
-	if measured(hosts[:1]) != true || measured(hosts[:2]) != true || measured([]*gatepb.Host{{State: "up", Jobs: 1}}) {
+	if measured(hosts[:1]) != true || measured(hosts[:2]) != true || measured([]*nodepb.Host{{State: "up", Jobs: 1}}) {
 		t.Error("what is measured and what is not is mixed up")
 	}
 }

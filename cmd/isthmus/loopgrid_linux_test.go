@@ -347,7 +347,7 @@ func (g *loopGrid) run(c *cell) {
 }
 
 var (
-	internalJob = regexp.MustCompile(`gate:[a-z0-9]+:`)
+	internalJob = regexp.MustCompile(`node:[a-z0-9]+:`)
 
 	reason  = regexp.MustCompile(`(missing|known|no list of hosts): .*`)
 	waits   = regexp.MustCompile(`(?m)^isthmus: waiting for .*\n`)

@@ -151,7 +151,7 @@ func (a allocation) helper(o nodeOptions) (h allocationHelper, err error) {
 	if err != nil {
 		return h, err
 	}
-	h.args = []string{"helper", "--socket", a.socket(), "--public=false", "--gate-end-jobs", "--tls-cert", h.files.Cert, "--tls-key", h.files.Key, "--tls-ca", h.files.CA}
+	h.args = []string{"helper", "--socket", a.socket(), "--public=false", "--node-service-end-jobs", "--tls-cert", h.files.Cert, "--tls-key", h.files.Key, "--tls-ca", h.files.CA}
 	if o.frontal != "" {
 		h.args = append(h.args, "--frontal", o.frontal)
 	}
@@ -211,7 +211,7 @@ func (a allocation) settings() string { return filepath.Join(a.dir, "helper.yaml
 
 // offerText offers the allocation's cores to the jobs of an account of the site.
 func (a allocation) offerText(site overlay.SiteID, account string) string {
-	text := fmt.Sprintf("gate: {store: %q}\noffer:\n  jobs: 1\n  allow: [{identity: %q}]\n", filepath.Join(a.dir, "gate"), account+"@"+string(site)+"/*")
+	text := fmt.Sprintf("node_service: {store: %q}\noffer:\n  jobs: 1\n  allow: [{identity: %q}]\n", filepath.Join(a.dir, "jobs"), account+"@"+string(site)+"/*")
 	if a.cores > 0 {
 		text += fmt.Sprintf("  processes: %d\n  cpu: %d\n", a.cores, a.cores)
 	}

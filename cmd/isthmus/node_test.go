@@ -68,7 +68,7 @@ func TestHelperOfAnAllocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(cert, key, root string) []string {
-		return []string{"helper", "--socket", "/t/d/helper.sock", "--public=false", "--gate-end-jobs", "--tls-cert", cert, "--tls-key", key, "--tls-ca", root}
+		return []string{"helper", "--socket", "/t/d/helper.sock", "--public=false", "--node-service-end-jobs", "--tls-cert", cert, "--tls-key", key, "--tls-ca", root}
 	}
 	given := start(cert, filepath.Join(certs, "helper-sitea-node07.key"), filepath.Join(certs, "ca.pem"))
 	enrolled := start("/t/d/tls/cert.pem", "/t/d/tls/key.pem", "/t/d/tls/ca.pem")
@@ -100,7 +100,7 @@ func TestHelperOfAnAllocation(t *testing.T) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
-	const want = "gate: {store: \"/t/d/gate\"}\noffer:\n  jobs: 1\n  allow: [{identity: \"alice@sitea/*\"}]\n  processes: 16\n  cpu: 16\n"
+	const want = "node_service: {store: \"/t/d/jobs\"}\noffer:\n  jobs: 1\n  allow: [{identity: \"alice@sitea/*\"}]\n  processes: 16\n  cpu: 16\n"
 	if got := a.offerText("sitea", "alice"); got != want {
 		t.Errorf("its settings:\n%s", got)
 	}

@@ -84,7 +84,7 @@ func (g *loopGrid) startHelper(site, frontal string) (*daemontest.Process, strin
 	socket := filepath.Join(g.dir, site+".sock")
 	p := g.start("helper", control.Identity{Role: control.RoleHelper, Site: overlay.SiteID(site), Name: "n1"}, map[string]any{
 		"frontal": frontal, "socket": socket, "allow_loopback": true, "private": []string{"127.0.0.0/8"},
-		"gate": map[string]any{"store": filepath.Join(g.dir, "store-"+site)}, "admin_socket": filepath.Join(g.dir, site+"-n1.admin"),
+		"node_service": map[string]any{"store": filepath.Join(g.dir, "store-"+site)}, "admin_socket": filepath.Join(g.dir, site+"-n1.admin"),
 	})
 	return p, socket
 }

@@ -255,7 +255,7 @@ func (h *newcomer) template() string {
 	if h.c.IsSet("dir") {
 		fmt.Fprintf(&b, "admin_socket: %s/admin.sock\n", h.state)
 		if h.role == "helper" {
-			fmt.Fprintf(&b, "socket: %s/helper.sock\ngate: {store: %[1]s/gate}\n", h.state)
+			fmt.Fprintf(&b, "socket: %s/helper.sock\nnode_service: {store: %[1]s/jobs}\n", h.state)
 		}
 	}
 	return b.String()

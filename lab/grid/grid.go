@@ -376,7 +376,7 @@ func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 			name := site + "/" + node
 			settings := map[string]any{
 				"frontal": frontalAddr, "socket": g.Socket(name), "private": Private,
-				"gate": map[string]any{"store": g.Store(name), "end_jobs": true, "owner": []string{"*@*/*"}},
+				"node_service": map[string]any{"store": g.Store(name), "end_jobs": true, "owner": []string{"*@*/*"}},
 			}
 			if connect != nil && !profile.GatewayOnly {
 				settings["http_proxy"] = connect

@@ -43,7 +43,7 @@ func (g *Grid) addStarter(host *lab.Host, settings map[string]any) error {
 		return nil
 	}
 	socket := filepath.Join(g.dir, safe("starter "+host.Name())+".sock")
-	settings["gate"] = mergeSettings(map[string]any{"starter": socket}, settings["gate"])
+	settings["node_service"] = mergeSettings(map[string]any{"starter": socket}, settings["node_service"])
 	if g.starters[host.Name()] != nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 const (
@@ -171,7 +171,7 @@ func (a *agent) accept() {
 }
 
 // home creates the job's folder.
-func (a *agent) home(m *gatepb.Open) (string, error) {
+func (a *agent) home(m *nodepb.Open) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -187,7 +187,7 @@ func (a *agent) home(m *gatepb.Open) (string, error) {
 	dir, err := os.MkdirTemp(parent, name+"-") // accessible to its owner only
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return "", fmt.Errorf("%w: the account of the job, %d, must be able to enter gate.store and all folders above it", err, os.Getuid())
+		return "", fmt.Errorf("%w: the account of the job, %d, must be able to enter node_service.store and all folders above it", err, os.Getuid())
 	case err != nil:
 		return "", err
 	}

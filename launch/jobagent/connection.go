@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // connection is a connection with a helper.
@@ -20,7 +20,7 @@ type connection struct {
 	have          uint64                 // the last event that was sent
 	takenReported uint64                 // last sent count of input bytes taken
 	wantsReported bool                   // it was sent that rank 0 waits for more than these
-	out           chan *gatepb.FromAgent // answers; an answer waits while it is full
+	out           chan *nodepb.FromAgent // answers; an answer waits while it is full
 	wake          chan struct{}          // there may be more to send
 	over          chan struct{}          // closed when the connection is
 	once          sync.Once              // guards the close
@@ -35,10 +35,10 @@ func (c *connection) close() {
 
 // serveConn serves one connection to its end. Its Open makes it the current one.
 func (a *agent) serveConn(conn *net.UnixConn) {
-	c := &connection{a: a, c: conn, out: make(chan *gatepb.FromAgent, 16), wake: make(chan struct{}, 1), over: make(chan struct{})}
+	c := &connection{a: a, c: conn, out: make(chan *nodepb.FromAgent, 16), wake: make(chan struct{}, 1), over: make(chan struct{})}
 	defer c.close()
 	conn.SetReadDeadline(time.Now().Add(orphanTime))
-	first := &gatepb.ToAgent{}
+	first := &nodepb.ToAgent{}
 	if readFrame(conn, first) != nil || first.GetOpen() == nil {
 		return
 	}
@@ -52,16 +52,16 @@ func (a *agent) serveConn(conn *net.UnixConn) {
 }
 
 // attach makes c the current connection, and answers its Open.
-func (a *agent) attach(c *connection, m *gatepb.Open) bool {
+func (a *agent) attach(c *connection, m *nodepb.Open) bool {
 	taken, _ := a.input.taken()
-	opened := &gatepb.Opened{Version: version, Taken: taken}
+	opened := &nodepb.Opened{Version: version, Taken: taken}
 	dir, err := a.home(m)
 	if err != nil {
 		opened.Fault = []byte(err.Error())
 	}
 	opened.Folder, c.have, c.takenReported = []byte(dir), m.Have, opened.Taken
 	opened.Waits = a.waits()
-	c.out <- &gatepb.FromAgent{Say: &gatepb.FromAgent_Opened{Opened: opened}}
+	c.out <- &nodepb.FromAgent{Say: &nodepb.FromAgent_Opened{Opened: opened}}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -108,7 +108,7 @@ func (a *agent) wakeSender() {
 }
 
 // answer queues a message, unless the connection has ended.
-func (c *connection) answer(m *gatepb.FromAgent) {
+func (c *connection) answer(m *nodepb.FromAgent) {
 	select {
 	case c.out <- m:
 	case <-c.over:
@@ -118,7 +118,7 @@ func (c *connection) answer(m *gatepb.FromAgent) {
 // readLoop handles the helper's messages until the connection ends.
 func (c *connection) readLoop() {
 	for {
-		m := &gatepb.ToAgent{}
+		m := &nodepb.ToAgent{}
 		if err := readFrame(c.c, m); err != nil {
 			return
 		}
@@ -127,35 +127,35 @@ func (c *connection) readLoop() {
 }
 
 // take handles one message.
-func (c *connection) take(m *gatepb.ToAgent) {
+func (c *connection) take(m *nodepb.ToAgent) {
 	a := c.a
 	switch m := m.Say.(type) {
-	case *gatepb.ToAgent_File:
+	case *nodepb.ToAgent_File:
 		if err, end := a.stage(m.File); end || err != nil {
-			said := &gatepb.StagedFile{Name: m.File.Name}
+			said := &nodepb.StagedFile{Name: m.File.Name}
 			if err != nil {
 				said.Fault = []byte(err.Error())
 			}
-			c.answer(&gatepb.FromAgent{Say: &gatepb.FromAgent_Staged{Staged: said}})
+			c.answer(&nodepb.FromAgent{Say: &nodepb.FromAgent_Staged{Staged: said}})
 		}
-	case *gatepb.ToAgent_Launch:
+	case *nodepb.ToAgent_Launch:
 		a.launch(m.Launch)
-	case *gatepb.ToAgent_Input:
+	case *nodepb.ToAgent_Input:
 		if err := a.input.put(m.Input); err != nil {
-			c.answer(&gatepb.FromAgent{Say: &gatepb.FromAgent_Fault{Fault: &gatepb.Fault{Code: gatepb.Fault_INVALID, Text: []byte(err.Error())}}})
+			c.answer(&nodepb.FromAgent{Say: &nodepb.FromAgent_Fault{Fault: &nodepb.Fault{Code: nodepb.Fault_INVALID, Text: []byte(err.Error())}}})
 		}
-	case *gatepb.ToAgent_Signal:
+	case *nodepb.ToAgent_Signal:
 		if sig := unix.SignalNum("SIG" + m.Signal.Name); sig != 0 {
 			a.signal(syscall.Signal(sig), m.Signal.Ranks)
 		}
-	case *gatepb.ToAgent_Ack:
+	case *nodepb.ToAgent_Ack:
 		a.events.Ack(m.Ack.Event)
 		if a.heardAll() {
 			a.release()
 		}
-	case *gatepb.ToAgent_End:
+	case *nodepb.ToAgent_End:
 		a.kill(string(m.End.Why))
-	case *gatepb.ToAgent_Release:
+	case *nodepb.ToAgent_Release:
 		a.release()
 	}
 }
@@ -175,19 +175,19 @@ func (c *connection) sendPending() {
 		}
 		if taken, wants := c.a.input.taken(); taken != c.takenReported || wants && !c.wantsReported {
 			c.takenReported, c.wantsReported = taken, wants
-			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Taken{Taken: &gatepb.Taken{Bytes: taken, Wants: wants}}}) != nil {
+			if c.send(&nodepb.FromAgent{Say: &nodepb.FromAgent_Taken{Taken: &nodepb.Taken{Bytes: taken, Wants: wants}}}) != nil {
 				return
 			}
 		}
 		if !ended && c.a.hasEnded() {
 			ended = true
-			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Ended{Ended: &gatepb.ProcessesEnded{}}}) != nil {
+			if c.send(&nodepb.FromAgent{Say: &nodepb.FromAgent_Ended{Ended: &nodepb.ProcessesEnded{}}}) != nil {
 				return
 			}
 		}
 		event, more := c.a.events.Next(c.have)
 		if event != nil {
-			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Event{Event: event}}) != nil {
+			if c.send(&nodepb.FromAgent{Say: &nodepb.FromAgent_Event{Event: event}}) != nil {
 				return
 			}
 			c.have = event.Event
@@ -208,11 +208,11 @@ func (c *connection) sendPending() {
 
 // send sends a message. One that cannot be carried ends the job, with that as its reason: sent again, over
 // another connection, it would fail again.
-func (c *connection) send(m *gatepb.FromAgent) error {
+func (c *connection) send(m *nodepb.FromAgent) error {
 	err := writeFrame(c.c, m)
 	if errors.Is(err, ErrMessage) {
-		fault := &gatepb.Fault{Code: gatepb.Fault_INVALID, Text: []byte(err.Error())}
-		writeFrame(c.c, &gatepb.FromAgent{Say: &gatepb.FromAgent_Fault{Fault: fault}})
+		fault := &nodepb.Fault{Code: nodepb.Fault_INVALID, Text: []byte(err.Error())}
+		writeFrame(c.c, &nodepb.FromAgent{Say: &nodepb.FromAgent_Fault{Fault: fault}})
 		c.a.kill(err.Error())
 		c.a.release()
 	}
@@ -223,7 +223,7 @@ func (c *connection) send(m *gatepb.FromAgent) error {
 // Receive; Close is safe for concurrent use.
 type Link struct {
 	c      *net.UnixConn
-	Opened *gatepb.Opened // the agent's answer to Open
+	Opened *nodepb.Opened // the agent's answer to Open
 }
 
 // ErrGone means that an agent has ended, and its job with it.
@@ -236,7 +236,7 @@ const openTime = 20 * time.Second
 const sendTime = 20 * time.Second
 
 // Dial connects to the agent whose socket is at path. It fails with ErrGone if the agent has ended.
-func Dial(path string, open *gatepb.Open) (*Link, error) {
+func Dial(path string, open *nodepb.Open) (*Link, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT):
@@ -246,8 +246,8 @@ func Dial(path string, open *gatepb.Open) (*Link, error) {
 	}
 	l := &Link{c: c}
 	c.SetDeadline(time.Now().Add(openTime))
-	err = writeFrame(c, &gatepb.ToAgent{Say: &gatepb.ToAgent_Open{Open: open}})
-	m := &gatepb.FromAgent{}
+	err = writeFrame(c, &nodepb.ToAgent{Say: &nodepb.ToAgent_Open{Open: open}})
+	m := &nodepb.FromAgent{}
 	if err == nil {
 		err = readFrame(c, m)
 	}
@@ -268,14 +268,14 @@ func Dial(path string, open *gatepb.Open) (*Link, error) {
 }
 
 // Send sends a message to the agent. It fails if the agent does not read for 20 s.
-func (l *Link) Send(m *gatepb.ToAgent) error {
+func (l *Link) Send(m *nodepb.ToAgent) error {
 	l.c.SetWriteDeadline(time.Now().Add(sendTime))
 	return writeFrame(l.c, m)
 }
 
 // Receive returns the agent's next message; io.EOF, or another error, at the end of the connection.
-func (l *Link) Receive() (*gatepb.FromAgent, error) {
-	m := &gatepb.FromAgent{}
+func (l *Link) Receive() (*nodepb.FromAgent, error) {
+	m := &nodepb.FromAgent{}
 	if err := readFrame(l.c, m); err != nil {
 		return nil, err
 	}

@@ -16,5 +16,5 @@
 // than the job's processes, which share its account: the helper itself keeps what must be trusted
 // about a job.
 //
-// All state is in the two processes; the messages are those of package gatepb.
+// All state is in the two processes; the messages are those of package nodepb.
 package jobagent

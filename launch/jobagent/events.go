@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // MaxUnacked bounds the bytes of unacknowledged events that a node keeps, including eventCost for
@@ -26,7 +26,7 @@ type Events struct {
 
 // event is one event of the log.
 type event struct {
-	*gatepb.ToSubmitter
+	*nodepb.ToSubmitter
 	size int // bytes
 }
 
@@ -37,7 +37,7 @@ func NewEvents() *Events { return &Events{changed: make(chan struct{}), first: 1
 // bounds.
 const eventCost = 256
 
-func sizeOf(m *gatepb.ToSubmitter) int { return eventCost + proto.Size(m) }
+func sizeOf(m *nodepb.ToSubmitter) int { return eventCost + proto.Size(m) }
 
 func (e *Events) change() {
 	close(e.changed)
@@ -45,7 +45,7 @@ func (e *Events) change() {
 }
 
 // Add appends an event. It blocks while there are too many, unless the log is mute.
-func (e *Events) Add(m *gatepb.ToSubmitter) {
+func (e *Events) Add(m *nodepb.ToSubmitter) {
 	size := sizeOf(m)
 	for {
 		e.mu.Lock()
@@ -66,7 +66,7 @@ func (e *Events) Add(m *gatepb.ToSubmitter) {
 
 // Force appends an event that must not be lost or delayed, however many there are. Each process
 // causes a bounded number of these.
-func (e *Events) Force(m *gatepb.ToSubmitter) {
+func (e *Events) Force(m *nodepb.ToSubmitter) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.append(m, sizeOf(m))
@@ -78,7 +78,7 @@ const maxCopied = 8 * MaxUnacked
 // Put appends an event of another log, of which this log is a copy: under its number, unless it is
 // here already. An empty copy continues from any later number. Put fails if numbers are missing, or
 // if the other log exceeds the bounds.
-func (e *Events) Put(m *gatepb.ToSubmitter) error {
+func (e *Events) Put(m *nodepb.ToSubmitter) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := e.first + uint64(len(e.queue))
@@ -98,7 +98,7 @@ func (e *Events) Put(m *gatepb.ToSubmitter) error {
 }
 
 // append numbers and stores an event. The caller must hold mu.
-func (e *Events) append(m *gatepb.ToSubmitter, size int) {
+func (e *Events) append(m *nodepb.ToSubmitter, size int) {
 	m.Event = e.first + uint64(len(e.queue))
 	e.queue = append(e.queue, event{m, size})
 	e.bytes += size
@@ -128,7 +128,7 @@ func (e *Events) Ack(to uint64) {
 
 // Next returns the first stored event after a number, or nil and a channel that is closed when to
 // call again.
-func (e *Events) Next(after uint64) (*gatepb.ToSubmitter, <-chan struct{}) {
+func (e *Events) Next(after uint64) (*nodepb.ToSubmitter, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	i := uint64(0)

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
-func output(n int) *gatepb.ToSubmitter {
-	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{Data: make([]byte, n)}}}
+func output(n int) *nodepb.ToSubmitter {
+	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Output{Output: &nodepb.Output{Data: make([]byte, n)}}}
 }
 
 // Events are numbered from 1 and kept until acknowledged; Add blocks at the bound, Force does not.
@@ -72,7 +72,7 @@ func TestTinyEvents(t *testing.T) {
 		if n > maxCopied/eventCost+1 {
 			t.Fatalf("%d events are kept", len(e.queue))
 		}
-		m := &gatepb.ToSubmitter{Event: n, Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{}}}
+		m := &nodepb.ToSubmitter{Event: n, Say: &nodepb.ToSubmitter_Exited{Exited: &nodepb.Exited{}}}
 		if e.Put(m) != nil {
 			break
 		}
@@ -82,14 +82,14 @@ func TestTinyEvents(t *testing.T) {
 // Input continues where it ended, whatever is repeated.
 func TestInput(t *testing.T) {
 	in := newInput()
-	for _, m := range []*gatepb.Input{
+	for _, m := range []*nodepb.Input{
 		{Data: []byte("abc")}, {Offset: 1, Data: []byte("bcd")}, {Offset: 0, Data: []byte("ab")}, {Offset: 4, Data: []byte("e"), End: true},
 	} {
 		if err := in.put(m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := in.put(&gatepb.Input{Offset: 6}); err == nil {
+	if err := in.put(&nodepb.Input{Offset: 6}); err == nil {
 		t.Error("input with a hole is taken")
 	}
 	var got sink

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // MaxFiles bounds the number of files that are fetched.
@@ -17,7 +17,7 @@ const MaxFiles = 4096
 
 // stage writes a part of a file into the job's folder, and reports whether it was the last. The
 // file appears whole or not at all.
-func (a *agent) stage(m *gatepb.StagePart) (err error, end bool) {
+func (a *agent) stage(m *nodepb.StagePart) (err error, end bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name := string(m.Name)
@@ -68,18 +68,18 @@ func (a *agent) fetch(j job) {
 	}
 	root, err := os.OpenRoot(a.folder) // no symbolic link leads out of the folder through it
 	if err != nil {
-		a.fileChunk(&gatepb.FileChunk{End: true, Fault: []byte(err.Error())})
+		a.fileChunk(&nodepb.FileChunk{End: true, Fault: []byte(err.Error())})
 		return
 	}
 	defer root.Close()
 	sent := map[string]bool{}
-	for _, pattern := range gatepb.Words(j.Outputs) {
+	for _, pattern := range nodepb.Words(j.Outputs) {
 		names, err := fs.Glob(folderFS{root}, filepath.ToSlash(pattern))
 		if err == nil && len(names) == 0 {
 			err = errors.New("there is no such file after the job")
 		}
 		if err != nil {
-			a.fileChunk(&gatepb.FileChunk{Name: []byte(pattern), End: true, Fault: []byte(err.Error())})
+			a.fileChunk(&nodepb.FileChunk{Name: []byte(pattern), End: true, Fault: []byte(err.Error())})
 		}
 		for _, name := range names {
 			if a.ctx.Err() == nil && !sent[name] && len(sent) < MaxFiles {
@@ -103,7 +103,7 @@ func (f folderFS) Stat(name string) (fs.FileInfo, error) { return f.root.Stat(na
 // fetchOne sends one file.
 func (a *agent) fetchOne(root *os.Root, name string) {
 	fail := func(err error) {
-		a.fileChunk(&gatepb.FileChunk{Name: []byte(name), End: true, Fault: []byte(err.Error())})
+		a.fileChunk(&nodepb.FileChunk{Name: []byte(name), End: true, Fault: []byte(err.Error())})
 	}
 	info, err := root.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
@@ -127,7 +127,7 @@ func (a *agent) fetchOne(root *os.Root, name string) {
 			fail(err)
 			return
 		}
-		a.fileChunk(&gatepb.FileChunk{Name: []byte(name), Mode: uint32(info.Mode().Perm()), Offset: offset, Data: slices.Clone(buf[:n]), End: end})
+		a.fileChunk(&nodepb.FileChunk{Name: []byte(name), Mode: uint32(info.Mode().Perm()), Offset: offset, Data: slices.Clone(buf[:n]), End: end})
 		if end {
 			return
 		}
@@ -135,8 +135,8 @@ func (a *agent) fetchOne(root *os.Root, name string) {
 	}
 }
 
-func (a *agent) fileChunk(p *gatepb.FileChunk) {
-	a.events.Add(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: p}})
+func (a *agent) fileChunk(p *nodepb.FileChunk) {
+	a.events.Add(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_File{File: p}})
 }
 
 // RemoveAll removes a folder, even if a job removed its own permissions. It follows no link out of

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 const (
@@ -40,7 +40,7 @@ func (in *input) change() {
 
 // put adds the submitter's input. It skips bytes that were taken before; the rest must continue
 // where the last message ended, and must not exceed the window.
-func (in *input) put(m *gatepb.Input) error {
+func (in *input) put(m *nodepb.Input) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	end := in.start + uint64(len(in.data))

@@ -3,7 +3,7 @@ package jobagent
 import (
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // limit is a resource limit of a process.
@@ -14,7 +14,7 @@ type limit struct {
 }
 
 // parseLimits parses the limits of a Start, in which each occurs at most once.
-func parseLimits(list []*gatepb.Limit) ([]limit, error) {
+func parseLimits(list []*nodepb.Limit) ([]limit, error) {
 	var limits []limit
 	seen := map[string]bool{}
 	for _, l := range list {
@@ -32,7 +32,7 @@ func parseLimits(list []*gatepb.Limit) ([]limit, error) {
 }
 
 // CheckLimits returns an error if the limits of a Start are invalid.
-func CheckLimits(list []*gatepb.Limit) error {
+func CheckLimits(list []*nodepb.Limit) error {
 	_, err := parseLimits(list)
 	return err
 }

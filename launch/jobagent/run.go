@@ -19,7 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // Piece bounds the bytes of output in one event.
@@ -35,14 +35,14 @@ type running struct {
 
 // job is the content of a Launch.
 type job struct {
-	*gatepb.Start
+	*nodepb.Start
 	helper string   // socket through which the processes reach other ranks
 	key    *os.File // in the form that processes get
 	groups jobgroups.Layout
 	limits []limit
 }
 
-func jobOf(m *gatepb.Launch) (job, error) {
+func jobOf(m *nodepb.Launch) (job, error) {
 	j := job{Start: m.Start, helper: string(m.Helper)}
 	if len(m.GetStart().GetArgv()) == 0 {
 		return j, errors.New("no program to run")
@@ -62,7 +62,7 @@ func jobOf(m *gatepb.Launch) (job, error) {
 }
 
 // launch starts the processes, once. It reports failures to start by events.
-func (a *agent) launch(m *gatepb.Launch) {
+func (a *agent) launch(m *nodepb.Launch) {
 	j, err := jobOf(m)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +104,7 @@ func (a *agent) execute(j job, err error) {
 	if errors.As(context.Cause(a.ctx), &killed) {
 		ended = killed.Error()
 	}
-	over := &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: []byte(ended)}}}
+	over := &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Over{Over: &nodepb.Over{Ended: []byte(ended)}}}
 	a.events.Force(over)
 	a.mu.Lock()
 	a.over = over.Event
@@ -130,11 +130,11 @@ func (a *agent) heardAll() bool {
 
 // unstarted reports why a process was not started: if the job is being ended, that is the reason,
 // whatever the error of the start.
-func (a *agent) unstarted(err error) *gatepb.Exited {
+func (a *agent) unstarted(err error) *nodepb.Exited {
 	if cause := context.Cause(a.ctx); cause != nil {
-		return &gatepb.Exited{Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte("not started: " + cause.Error())}
+		return &nodepb.Exited{Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte("not started: " + cause.Error())}
 	}
-	return &gatepb.Exited{Status: uint32(ranks.StartStatus(err)), Text: []byte(err.Error())}
+	return &nodepb.Exited{Status: uint32(ranks.StartStatus(err)), Text: []byte(err.Error())}
 }
 
 // startOne starts a process.
@@ -143,7 +143,7 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 		return nil, err
 	}
 	s := ranks.Spec{
-		Argv: gatepb.Words(j.Argv), Dir: a.folder, Env: environment(j, at, a.folder),
+		Argv: nodepb.Words(j.Argv), Dir: a.folder, Env: environment(j, at, a.folder),
 		Stdout: &teller{a, at, false}, Stderr: &teller{a, at, true},
 		Attr: dieWithParent(), Key: j.key,
 	}
@@ -186,7 +186,7 @@ func environment(j job, at place, folder string) []string {
 	if os.Getenv("HOME") == "" { // an account that is only for jobs
 		env = append(env, "HOME="+folder)
 	}
-	env = append(env, slices.DeleteFunc(gatepb.Words(j.Environment), func(v string) bool {
+	env = append(env, slices.DeleteFunc(nodepb.Words(j.Environment), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return name == ranks.EnvDir || name == jobkey.EnvKey || name == ranks.EnvReplica || name == ranks.EnvReplicas || name == ranks.EnvSpares || name == ranks.EnvReplacements || name == ranks.EnvProcess
 	})...)
@@ -218,7 +218,7 @@ func (a *agent) await(at place, process *ranks.Process) {
 	close(a.running[at].ended)
 	delete(a.running, at)
 	a.mu.Unlock()
-	e := &gatepb.Exited{Status: uint32(process.Status())}
+	e := &nodepb.Exited{Status: uint32(process.Status())}
 	if sig := process.Killer(); sig != 0 {
 		e.Signal = cmp.Or(strings.TrimPrefix(unix.SignalName(sig), "SIG"), strconv.Itoa(int(sig))) // one of real time has no name
 	}
@@ -228,9 +228,9 @@ func (a *agent) await(at place, process *ranks.Process) {
 	a.exited(at, e)
 }
 
-func (a *agent) exited(at place, e *gatepb.Exited) {
-	e.Process = &gatepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}
-	a.events.Force(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: e}})
+func (a *agent) exited(at place, e *nodepb.Exited) {
+	e.Process = &nodepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}
+	a.events.Force(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Exited{Exited: e}})
 }
 
 // An early signal arrived before all processes were started: the remaining ones get it when they
@@ -273,8 +273,8 @@ type teller struct {
 // Write implements io.Writer. It blocks while too much is unacknowledged.
 func (t *teller) Write(p []byte) (int, error) {
 	for part := range slices.Chunk(p, Piece) {
-		t.a.events.Add(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{
-			Process: &gatepb.Process{Rank: uint32(t.at.Rank), Copy: uint32(t.at.Copy)}, Stderr: t.stderr, Data: slices.Clone(part),
+		t.a.events.Add(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Output{Output: &nodepb.Output{
+			Process: &nodepb.Process{Rank: uint32(t.at.Rank), Copy: uint32(t.at.Copy)}, Stderr: t.stderr, Data: slices.Clone(part),
 		}}})
 	}
 	return len(p), nil

@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -102,14 +102,14 @@ func TestBookingFromWithinAJob(t *testing.T) {
 	g := &Server{callers: newCallers(9, 9), NodeService: h.NodeService, settings: Settings{Options: h.opts}}
 	g.meter = g.newLocalMeter()
 	g.local = g.newLocalServer()
-	gatepb.RegisterGateServer(control.Counted(g.local), &service{node: h.NodeService, caller: localCaller})
+	nodepb.RegisterNodeServiceServer(control.Counted(g.local), &service{node: h.NodeService, caller: localCaller})
 	served := make(chan struct{})
 	go func() {
 		g.local.Serve(&localListener{ln, g})
 		close(served)
 	}()
 	t.Cleanup(func() { g.local.Stop(); <-served })
-	asks := func() (*gatepb.NOK, error) {
+	asks := func() (*nodepb.NOK, error) {
 		t.Helper()
 		conn, err := Connect(helper)
 		if err != nil {
@@ -118,14 +118,14 @@ func TestBookingFromWithinAJob(t *testing.T) {
 		defer conn.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		stream, err := gatepb.NewGateClient(conn).Converse(ctx)
+		stream, err := nodepb.NewNodeServiceClient(conn).Converse(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		key, _ := jobkey.New("job")
 		id := make([]byte, 16)
 		copy(id, key.ID())
-		stream.Send(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: id, Job: string(key.ID()), Processes: 1}}})
+		stream.Send(&nodepb.ToNode{Say: &nodepb.ToNode_Ask{Ask: &nodepb.Ask{Key: id, Job: string(key.ID()), Processes: 1}}})
 		m, err := stream.Recv()
 		return m.GetNok(), control.FromStatus(err)
 	}
@@ -135,7 +135,7 @@ func TestBookingFromWithinAJob(t *testing.T) {
 	running.folder = filepath.Join(h.jobs(), "job-1")
 	c := h.talk()
 	c.who.User = "alice"
-	if m := c.booked().start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"})}); m.GetStarted() == nil {
+	if m := c.booked().start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"})}); m.GetStarted() == nil {
 		t.Fatalf("the node says %v", m)
 	}
 	if nok, err := asks(); nok != nil || err != nil {

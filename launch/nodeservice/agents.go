@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // A Starter starts job agents, each in an account that cannot read the keys of this node. It is
@@ -197,7 +197,7 @@ func (b *booking) dial() (*jobagent.Link, error) {
 		return nil, err
 	}
 	defer done()
-	link, err := jobagent.Dial(path, &gatepb.Open{
+	link, err := jobagent.Dial(path, &nodepb.Open{
 		Parent: []byte(b.k.jobs()), Name: []byte(b.ask.Job.Name()), OrphanMs: uint64(b.k.opts.Orphan.Milliseconds()), Have: b.events.Last(),
 	})
 	if err != nil {
@@ -339,9 +339,9 @@ func (b *booking) setLink(link *jobagent.Link) bool {
 		return false
 	}
 	b.link, b.folder = link, string(link.Opened.Folder)
-	b.taken.Store(&gatepb.Taken{Bytes: link.Opened.Taken, Wants: !link.SaysWants()})
+	b.taken.Store(&nodepb.Taken{Bytes: link.Opened.Taken, Wants: !link.SaysWants()})
 	if b.released {
-		go link.Send(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
+		go link.Send(&nodepb.ToAgent{Say: &nodepb.ToAgent_Release{Release: &nodepb.Release{}}})
 	}
 	return true
 }
@@ -354,7 +354,7 @@ func (b *booking) endFor(err error) {
 // sendAgent sends a message to the agent. It ignores a missing connection or a failed write:
 // readAgent notices those. A message that cannot be carried ends the booking. Serve's goroutine must not
 // call it.
-func (b *booking) sendAgent(m *gatepb.ToAgent) {
+func (b *booking) sendAgent(m *nodepb.ToAgent) {
 	b.mu.Lock()
 	link := b.link
 	b.mu.Unlock()
@@ -373,42 +373,42 @@ func (b *booking) sendAgent(m *gatepb.ToAgent) {
 }
 
 // sendAgentLater is sendAgent for a goroutine that must not block.
-func (b *booking) sendAgentLater(m *gatepb.ToAgent) {
+func (b *booking) sendAgentLater(m *nodepb.ToAgent) {
 	b.k.work.Go(func() { b.sendAgent(m) })
 }
 
 // handleAgent handles a message from the agent. It returns an error for a message that breaks the
 // protocol, and the connection is dropped: the job controls the agent's account.
-func (b *booking) handleAgent(m *gatepb.FromAgent) error {
+func (b *booking) handleAgent(m *nodepb.FromAgent) error {
 	switch m := m.Say.(type) {
-	case *gatepb.FromAgent_Event:
+	case *nodepb.FromAgent_Event:
 		return b.report(m.Event)
-	case *gatepb.FromAgent_Ended:
+	case *nodepb.FromAgent_Ended:
 		b.processesEnded()
-	case *gatepb.FromAgent_Taken:
+	case *nodepb.FromAgent_Taken:
 		b.tookInput(m.Taken)
-	case *gatepb.FromAgent_Staged:
+	case *nodepb.FromAgent_Staged:
 		select {
 		case b.staged <- m.Staged:
 		default:
 		}
-	case *gatepb.FromAgent_Fault:
-		b.sendStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: m.Fault}})
+	case *nodepb.FromAgent_Fault:
+		b.sendStream(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Fault{Fault: m.Fault}})
 		b.k.do(func(now time.Time) { b.k.end(b, string(m.Fault.Text), now) })
 	}
 	return nil
 }
 
 // tookInput passes on how much of the input was taken, and whether more is wanted.
-func (b *booking) tookInput(m *gatepb.Taken) {
+func (b *booking) tookInput(m *nodepb.Taken) {
 	b.taken.Store(m)
-	b.sendStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: m}})
+	b.sendStream(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Taken{Taken: m}})
 }
 
 // report handles an event from the agent.
-func (b *booking) report(m *gatepb.ToSubmitter) error {
+func (b *booking) report(m *nodepb.ToSubmitter) error {
 	switch m.Say.(type) {
-	case *gatepb.ToSubmitter_Output, *gatepb.ToSubmitter_Exited, *gatepb.ToSubmitter_File, *gatepb.ToSubmitter_Over:
+	case *nodepb.ToSubmitter_Output, *nodepb.ToSubmitter_Exited, *nodepb.ToSubmitter_File, *nodepb.ToSubmitter_Over:
 	default:
 		return fmt.Errorf("the job agent says %T as an event", m.Say)
 	}
@@ -435,13 +435,13 @@ func (b *booking) noteExit(at place) {
 }
 
 // live returns the processes of a program whose exit was not reported.
-func (b *booking) live(p *program) (all []*gatepb.Process) {
+func (b *booking) live(p *program) (all []*nodepb.Process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, q := range p.processes {
 		if !b.exited[q] {
 			q = p.seat(q)
-			all = append(all, &gatepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
+			all = append(all, &nodepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
 		}
 	}
 	return all
@@ -468,13 +468,13 @@ func (b *booking) died() {
 		reported := b.exited[at]
 		b.mu.Unlock()
 		if !reported {
-			b.events.Force(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{
-				Process: &gatepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}, Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte(why),
+			b.events.Force(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Exited{Exited: &nodepb.Exited{
+				Process: &nodepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}, Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte(why),
 			}}})
 		}
 	}
 	b.processesEnded()
-	last := &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: []byte(why)}}}
+	last := &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Over{Over: &nodepb.Over{Ended: []byte(why)}}}
 	b.events.Force(last)
 	b.isOver(last.Event, why)
 }

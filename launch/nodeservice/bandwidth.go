@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -93,8 +93,8 @@ func (c *measuredBytes) rate() float64 {
 }
 
 // bandwidthBy returns a function that measures how many bytes a second the path to a node carries,
-// by Gate.Echo on the client that reach returns.
-func bandwidthBy(self overlay.NodeID, reach func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error)) func(context.Context, overlay.NodeID) (float64, error) {
+// by NodeService.Echo on the client that reach returns.
+func bandwidthBy(self overlay.NodeID, reach func(context.Context, overlay.NodeID) (nodepb.NodeServiceClient, func(), error)) func(context.Context, overlay.NodeID) (float64, error) {
 	return func(ctx context.Context, node overlay.NodeID) (float64, error) {
 		if node == self {
 			return 0, errors.New("the way from a node to itself is no network")
@@ -114,11 +114,11 @@ func bandwidthBy(self overlay.NodeID, reach func(context.Context, overlay.NodeID
 	}
 }
 
-// pieces is a stream of Gate.Echo.
+// pieces is a stream of NodeService.Echo.
 type pieces interface {
-	Send(*gatepb.Piece) error
+	Send(*nodepb.Piece) error
 	CloseSend() error
-	Recv() (*gatepb.Piece, error)
+	Recv() (*nodepb.Piece, error)
 }
 
 // train sends pieces until enough have come back or ctx ends, and returns their rate. It waits
@@ -128,7 +128,7 @@ func train(ctx context.Context, stream pieces) (float64, error) {
 	sent := make(chan struct{})
 	go func() { // ends with grants, or with the stream
 		defer close(sent)
-		piece := &gatepb.Piece{Data: make([]byte, pieceBytes)}
+		piece := &nodepb.Piece{Data: make([]byte, pieceBytes)}
 		for n := range grants {
 			for range n {
 				if stream.Send(piece) != nil { // Recv returns the cause
@@ -172,8 +172,8 @@ func train(ctx context.Context, stream pieces) (float64, error) {
 	}
 }
 
-// Echo implements gatepb.GateServer.
-func (s *service) Echo(stream gatepb.Gate_EchoServer) error {
+// Echo implements nodepb.NodeServiceServer.
+func (s *service) Echo(stream nodepb.NodeService_EchoServer) error {
 	if s.reach != nil {
 		return status.Error(codes.PermissionDenied, "only other helpers measure how much the way to this one carries")
 	}
@@ -204,7 +204,7 @@ func (s *service) Echo(stream gatepb.Gate_EchoServer) error {
 }
 
 // echo sends back the pieces that it receives.
-func echo(stream gatepb.Gate_EchoServer) error {
+func echo(stream nodepb.NodeService_EchoServer) error {
 	for total := 0; ; {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

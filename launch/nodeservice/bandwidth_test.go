@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -38,7 +38,7 @@ func newWay(ctx context.Context) *way {
 }
 
 // Send implements pieces.
-func (w *way) Send(m *gatepb.Piece) error {
+func (w *way) Send(m *nodepb.Piece) error {
 	if len(m.Data) != pieceBytes {
 		return fmt.Errorf("a piece of %d bytes", len(m.Data))
 	}
@@ -61,7 +61,7 @@ func (w *way) CloseSend() error {
 }
 
 // Recv implements pieces.
-func (w *way) Recv() (*gatepb.Piece, error) {
+func (w *way) Recv() (*nodepb.Piece, error) {
 	synctest.Wait() // for the sender
 	w.under = max(w.under, w.sent-w.read)
 	if w.read++; w.cut > 0 && w.read > w.cut {
@@ -77,7 +77,7 @@ func (w *way) Recv() (*gatepb.Piece, error) {
 		}
 		select {
 		case <-time.After(time.Until(at)):
-			return &gatepb.Piece{}, nil
+			return &nodepb.Piece{}, nil
 		case <-w.ctx.Done():
 		}
 	case <-w.ctx.Done():
@@ -148,7 +148,7 @@ func TestTrainFails(t *testing.T) {
 
 // echoStream is one Echo of a helper: it sends the pieces, and then waits or ends.
 type echoStream struct {
-	gatepb.Gate_EchoServer
+	nodepb.NodeService_EchoServer
 	ctx    context.Context
 	pieces []int // bytes of each
 	wait   bool  // for ctx, after the pieces
@@ -158,8 +158,8 @@ type echoStream struct {
 // Context implements grpc.ServerStream.
 func (s *echoStream) Context() context.Context { return s.ctx }
 
-// Recv implements gatepb.Gate_EchoServer.
-func (s *echoStream) Recv() (*gatepb.Piece, error) {
+// Recv implements nodepb.NodeService_EchoServer.
+func (s *echoStream) Recv() (*nodepb.Piece, error) {
 	if len(s.pieces) == 0 {
 		if !s.wait {
 			return nil, io.EOF
@@ -169,11 +169,11 @@ func (s *echoStream) Recv() (*gatepb.Piece, error) {
 	}
 	n := s.pieces[0]
 	s.pieces = s.pieces[1:]
-	return &gatepb.Piece{Data: make([]byte, n)}, nil
+	return &nodepb.Piece{Data: make([]byte, n)}, nil
 }
 
-// Send implements gatepb.Gate_EchoServer.
-func (s *echoStream) Send(m *gatepb.Piece) error {
+// Send implements nodepb.NodeService_EchoServer.
+func (s *echoStream) Send(m *nodepb.Piece) error {
 	s.heard = append(s.heard, len(m.Data))
 	return nil
 }
@@ -226,7 +226,7 @@ func TestEcho(t *testing.T) {
 			t.Errorf("where nothing is offered: %v", err)
 		}
 		nodeService.offers.Store(true)
-		s.reach = func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error) { return nil, nil, nil }
+		s.reach = func(context.Context, overlay.NodeID) (nodepb.NodeServiceClient, func(), error) { return nil, nil, nil }
 		if err := s.Echo(&echoStream{ctx: ctx, pieces: []int{1}}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("at the local socket: %v", err)
 		}

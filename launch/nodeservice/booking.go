@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/watch"
 )
@@ -60,8 +60,8 @@ type booking struct {
 
 	begun     atomic.Pointer[program]      // program, for the streams' readers
 	events    *jobagent.Events             // a copy of the agent's
-	taken     atomic.Pointer[gatepb.Taken] // what the agent said of the input last
-	staged    chan *gatepb.StagedFile      // the agent's answer about a file
+	taken     atomic.Pointer[nodepb.Taken] // what the agent said of the input last
+	staged    chan *nodepb.StagedFile      // the agent's answer about a file
 	ctx       context.Context              // cancelled with the reason why the booking ends
 	stop      context.CancelCauseFunc
 	busy      context.Context         // not done while processes run
@@ -99,7 +99,7 @@ type changes struct {
 func (k *NodeService) newBooking(who Asker, ask reserve.Ask) *booking {
 	b := &booking{
 		k: k, key: ask.Key, name: hex.EncodeToString(ask.Key[:8]), who: who, ask: ask, events: jobagent.NewEvents(),
-		staged: make(chan *gatepb.StagedFile, 1), free: newOneShot(), overKnown: newOneShot(),
+		staged: make(chan *nodepb.StagedFile, 1), free: newOneShot(), overKnown: newOneShot(),
 		agentGone: make(chan struct{}), gone: make(chan struct{}), leave: make(chan struct{}), exited: map[place]bool{},
 	}
 	b.busy, b.idle = context.WithCancelCause(context.Background())
@@ -125,7 +125,7 @@ func (b *booking) whyEnded() string {
 // not waited for. An agent that does not comply is killed.
 func (b *booking) kill(why string) {
 	b.stop(errKilled(why))
-	b.sendAgentLater(&gatepb.ToAgent{Say: &gatepb.ToAgent_End{End: &gatepb.EndJob{Why: []byte(why)}}})
+	b.sendAgentLater(&nodepb.ToAgent{Say: &nodepb.ToAgent_End{End: &nodepb.EndJob{Why: []byte(why)}}})
 	b.k.work.Go(func() {
 		select {
 		case <-b.busy.Done():
@@ -148,8 +148,8 @@ const endAckTimeout = 3 * time.Second
 // launch makes the agent start the processes.
 func (b *booking) launch() {
 	b.reportAbsent(b.program)
-	m := &gatepb.Launch{Start: b.program.start, Helper: []byte(b.k.opts.Helper)}
-	b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Launch{Launch: m}})
+	m := &nodepb.Launch{Start: b.program.start, Helper: []byte(b.k.opts.Helper)}
+	b.sendAgent(&nodepb.ToAgent{Say: &nodepb.ToAgent_Launch{Launch: m}})
 	b.program.start = nil                          // the agent has it now, and the job's key with it
 	if taken := b.taken.Load(); taken.GetWants() { // an agent that does not say so does not say this either
 		b.tookInput(taken)
@@ -205,7 +205,7 @@ func (b *booking) release() {
 		b.mu.Lock()
 		b.released = true
 		b.mu.Unlock()
-		b.sendAgentLater(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
+		b.sendAgentLater(&nodepb.ToAgent{Say: &nodepb.ToAgent_Release{Release: &nodepb.Release{}}})
 	})
 }
 
@@ -229,7 +229,7 @@ func (b *booking) finish() {
 
 // sendStream sends an answer to the submitter if it is attached; otherwise the submitter asks when
 // it attaches.
-func (b *booking) sendStream(m *gatepb.ToSubmitter) {
+func (b *booking) sendStream(m *nodepb.ToSubmitter) {
 	var c *conversation
 	if b.k.do(func(time.Time) { c = b.stream }) == nil && c != nil {
 		c.answer(m)

@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -22,8 +22,8 @@ import (
 // Stream is the node's end of a conversation's gRPC stream.
 type Stream interface {
 	Context() context.Context
-	Send(*gatepb.ToSubmitter) error
-	Recv() (*gatepb.ToNode, error)
+	Send(*nodepb.ToSubmitter) error
+	Recv() (*nodepb.ToNode, error)
 }
 
 // conversation is one stream about one booking.
@@ -31,7 +31,7 @@ type conversation struct {
 	k        *NodeService
 	who      Asker
 	b        *booking
-	out      chan *gatepb.ToSubmitter // answers; an answer waits while it is full
+	out      chan *nodepb.ToSubmitter // answers; an answer waits while it is full
 	have     uint64                   // the last event that the submitter had when it attached
 	over     chan struct{}            // closed when the stream ends
 	replaced chan struct{}            // closed by Serve's goroutine when another stream attaches
@@ -45,7 +45,7 @@ func (k *NodeService) Converse(who Asker, stream Stream) error {
 	if err != nil {
 		return err
 	}
-	c := &conversation{k: k, who: who, out: make(chan *gatepb.ToSubmitter, 16), over: make(chan struct{}), replaced: make(chan struct{})}
+	c := &conversation{k: k, who: who, out: make(chan *nodepb.ToSubmitter, 16), over: make(chan struct{}), replaced: make(chan struct{})}
 	defer close(c.over)
 	answer, err := c.begin(first)
 	if err != nil {
@@ -63,25 +63,25 @@ func (k *NodeService) Converse(who Asker, stream Stream) error {
 }
 
 // begin handles the first message. Without a booking the answer ends the conversation.
-func (c *conversation) begin(first *gatepb.ToNode) (*gatepb.ToSubmitter, error) {
+func (c *conversation) begin(first *nodepb.ToNode) (*nodepb.ToSubmitter, error) {
 	switch m := first.GetSay().(type) {
-	case *gatepb.ToNode_Ask:
+	case *nodepb.ToNode_Ask:
 		ask, err := askOf(m.Ask)
 		if err != nil {
-			return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(reserve.Invalid), Text: []byte(err.Error())}}}, nil
+			return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Nok{Nok: &nodepb.NOK{Reason: string(reserve.Invalid), Text: []byte(err.Error())}}}, nil
 		}
 		return c.ask(ask)
-	case *gatepb.ToNode_Attach:
+	case *nodepb.ToNode_Attach:
 		key, err := keyOf(m.Attach.Key)
 		if err != nil {
-			return refused(gatepb.Refused_ATTACH, reserve.Invalid, err.Error()), nil
+			return refused(nodepb.Refused_ATTACH, reserve.Invalid, err.Error()), nil
 		}
 		c.have = m.Attach.Have
 		return c.attachTo(key, holdOf(m.Attach.Hold))
-	case *gatepb.ToNode_Cancel:
+	case *nodepb.ToNode_Cancel:
 		key, err := keyOf(m.Cancel.Key)
 		if err != nil {
-			return refused(gatepb.Refused_CANCEL, reserve.Invalid, err.Error()), nil
+			return refused(nodepb.Refused_CANCEL, reserve.Invalid, err.Error()), nil
 		}
 		return c.cancel(key)
 	}
@@ -89,7 +89,7 @@ func (c *conversation) begin(first *gatepb.ToNode) (*gatepb.ToSubmitter, error) 
 }
 
 // ask handles step 4 of the eight.
-func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err error) {
+func (c *conversation) ask(ask reserve.Ask) (answer *nodepb.ToSubmitter, err error) {
 	k := c.k
 	err = k.do(func(now time.Time) {
 		if k.stopping {
@@ -124,7 +124,7 @@ func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err err
 }
 
 // attachTo resumes a booking.
-func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gatepb.ToSubmitter, err error) {
+func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *nodepb.ToSubmitter, err error) {
 	k := c.k
 	err = k.do(func(now time.Time) {
 		b := k.bookings[key]
@@ -134,14 +134,14 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 		}
 		c.attach(b)
 		taken := b.taken.Load()
-		answer = &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{
+		answer = &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Attached{Attached: &nodepb.Attached{
 			Started: b.program != nil, Committed: b.committed, Taken: taken.GetBytes(),
 		}}}
 		if len(b.dead) > 0 {
 			c.out <- b.takenForDead() // has room, as nothing was sent on this stream
 		}
 		if taken.GetWants() {
-			c.out <- &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: taken}}
+			c.out <- &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Taken{Taken: taken}}
 		}
 	})
 	return answer, err
@@ -149,19 +149,19 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 
 // missing returns the answer to a key that cannot be attached to. The node remembers for some time
 // what became of its keys; a Renew for a key that is gone has no effect.
-func (k *NodeService) missing(who Asker, b *booking, key reserve.Key, hold reserve.Hold, now time.Time) *gatepb.ToSubmitter {
+func (k *NodeService) missing(who Asker, b *booking, key reserve.Key, hold reserve.Hold, now time.Time) *nodepb.ToSubmitter {
 	const gone = "there is no reservation with this key (any more)"
 	if b == nil && !k.node.Has(key) {
 		reply, actions := k.node.Receive(who.requester(), reserve.Renew{Key: key, Hold: hold}, now)
 		k.act(actions, lateStart)
 		switch reply := reply.(type) {
 		case reserve.Started:
-			return refused(gatepb.Refused_ATTACH, reserve.Done, gone)
+			return refused(nodepb.Refused_ATTACH, reserve.Done, gone)
 		case reserve.Refused:
-			return toSubmitter(reply, gatepb.Refused_ATTACH)
+			return toSubmitter(reply, nodepb.Refused_ATTACH)
 		}
 	}
-	return refused(gatepb.Refused_ATTACH, reserve.Unknown, gone)
+	return refused(nodepb.Refused_ATTACH, reserve.Unknown, gone)
 }
 
 // attach makes c the booking's stream. Only Serve's goroutine calls it.
@@ -183,12 +183,12 @@ func (c *conversation) detach(now time.Time) {
 }
 
 // cancel ends the booking of a key, and waits until it is gone.
-func (c *conversation) cancel(key reserve.Key) (answer *gatepb.ToSubmitter, err error) {
+func (c *conversation) cancel(key reserve.Key) (answer *nodepb.ToSubmitter, err error) {
 	k := c.k
 	var b *booking
 	err = k.do(func(now time.Time) {
 		reply, actions := k.node.Receive(c.who.requester(), reserve.Cancel{Key: key}, now)
-		answer = toSubmitter(reply, gatepb.Refused_CANCEL)
+		answer = toSubmitter(reply, nodepb.Refused_CANCEL)
 		k.act(actions, "its submitter cancelled it")
 		if _, done := reply.(reserve.Cancelled); done {
 			if b = k.bookings[key]; b != nil && b.who.Identity() == c.who.Identity() {
@@ -237,7 +237,7 @@ func (c *conversation) sendAll(stream Stream, heard <-chan error) error {
 		case err := <-heard:
 			return err
 		case <-c.replaced:
-			return stream.Send(fault(gatepb.Fault_REPLACED, "", "another stream attached to the reservation"))
+			return stream.Send(fault(nodepb.Fault_REPLACED, "", "another stream attached to the reservation"))
 		case <-gone:
 			if c.leaving.Load() {
 				gone = nil
@@ -276,7 +276,7 @@ func (c *conversation) finalMessage(stream Stream, at uint64) error {
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // answer queues a message, unless the stream has ended.
-func (c *conversation) answer(m *gatepb.ToSubmitter) {
+func (c *conversation) answer(m *nodepb.ToSubmitter) {
 	select {
 	case c.out <- m:
 	case <-c.over:
@@ -300,18 +300,18 @@ func (c *conversation) readLoop(stream Stream) error {
 }
 
 // take handles one message.
-func (c *conversation) take(m *gatepb.ToNode) error {
+func (c *conversation) take(m *nodepb.ToNode) error {
 	switch m := m.GetSay().(type) {
-	case *gatepb.ToNode_Renew:
-		return c.refuseWith(reserve.Renew{Key: c.b.key, Hold: holdOf(m.Renew.Hold)}, gatepb.Refused_RENEW)
-	case *gatepb.ToNode_Commit:
-		return c.refuseWith(reserve.Commit{Key: c.b.key, Hold: holdOf(m.Commit.Hold)}, gatepb.Refused_COMMIT)
-	case *gatepb.ToNode_Start:
+	case *nodepb.ToNode_Renew:
+		return c.refuseWith(reserve.Renew{Key: c.b.key, Hold: holdOf(m.Renew.Hold)}, nodepb.Refused_RENEW)
+	case *nodepb.ToNode_Commit:
+		return c.refuseWith(reserve.Commit{Key: c.b.key, Hold: holdOf(m.Commit.Hold)}, nodepb.Refused_COMMIT)
+	case *nodepb.ToNode_Start:
 		return c.start(m.Start)
-	case *gatepb.ToNode_Cancel:
+	case *nodepb.ToNode_Cancel:
 		key, err := keyOf(m.Cancel.Key)
 		if err != nil || key != c.b.key {
-			c.answer(refused(gatepb.Refused_CANCEL, reserve.Invalid, "this conversation is about another reservation"))
+			c.answer(refused(nodepb.Refused_CANCEL, reserve.Invalid, "this conversation is about another reservation"))
 			return nil
 		}
 		c.leaving.Store(true)
@@ -320,42 +320,42 @@ func (c *conversation) take(m *gatepb.ToNode) error {
 			c.answer(answer)
 		}
 		return err
-	case *gatepb.ToNode_Manifest:
+	case *nodepb.ToNode_Manifest:
 		c.manifest(m.Manifest)
-	case *gatepb.ToNode_Chunk:
+	case *nodepb.ToNode_Chunk:
 		c.chunk(m.Chunk)
-	case *gatepb.ToNode_Input:
+	case *nodepb.ToNode_Input:
 		if p := c.b.begun.Load(); p == nil || !p.listens() {
-			c.answer(fault(gatepb.Fault_INVALID, "", "input, and no process that reads it was started here"))
+			c.answer(fault(nodepb.Fault_INVALID, "", "input, and no process that reads it was started here"))
 		} else {
-			c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Input{Input: m.Input}})
+			c.b.sendAgent(&nodepb.ToAgent{Say: &nodepb.ToAgent_Input{Input: m.Input}})
 		}
-	case *gatepb.ToNode_Signal:
+	case *nodepb.ToNode_Signal:
 		c.signal(m.Signal)
-	case *gatepb.ToNode_Dead:
+	case *nodepb.ToNode_Dead:
 		if err := c.b.reportDead(m.Dead); err != nil {
-			c.answer(fault(gatepb.Fault_INVALID, "", "%v", err))
+			c.answer(fault(nodepb.Fault_INVALID, "", "%v", err))
 		}
-	case *gatepb.ToNode_Join:
+	case *nodepb.ToNode_Join:
 		if err := c.b.join(m.Join); err != nil {
-			c.answer(fault(gatepb.Fault_INVALID, "", "%v", err))
+			c.answer(fault(nodepb.Fault_INVALID, "", "%v", err))
 		}
-	case *gatepb.ToNode_Ack:
+	case *nodepb.ToNode_Ack:
 		c.events().Ack(m.Ack.Event)
-		c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Ack{Ack: m.Ack}})
+		c.b.sendAgent(&nodepb.ToAgent{Say: &nodepb.ToAgent_Ack{Ack: m.Ack}})
 		if c.b.isAcknowledged() {
 			c.b.release()
 		}
 	default:
-		c.answer(fault(gatepb.Fault_INVALID, "", "a message of type %T in the midst of a conversation", m))
+		c.answer(fault(nodepb.Fault_INVALID, "", "a message of type %T in the midst of a conversation", m))
 	}
 	return nil
 }
 
 // refuseWith gives a message to the reservation's state machine and sends its answer.
-func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) error {
+func (c *conversation) refuseWith(m reserve.Message, what nodepb.Refused_What) error {
 	k, b := c.k, c.b
-	var answer *gatepb.ToSubmitter
+	var answer *nodepb.ToSubmitter
 	err := k.do(func(now time.Time) {
 		reply, actions := k.node.Receive(c.who.requester(), m, now)
 		k.act(actions, lateStart)
@@ -373,19 +373,19 @@ func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) e
 }
 
 // start handles steps 7 and 8 of the eight.
-func (c *conversation) start(m *gatepb.Start) error {
+func (c *conversation) start(m *nodepb.Start) error {
 	k, b := c.k, c.b
 	program, err := programOf(m, b.ask.Job)
 	if err != nil {
-		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
+		c.answer(refused(nodepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
 	}
 	folder, err := b.home()
 	if err != nil && !errors.Is(err, errOver) { // otherwise the node knows the reason better
-		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
+		c.answer(refused(nodepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
 	}
-	var answer *gatepb.ToSubmitter
+	var answer *nodepb.ToSubmitter
 	var actions []reserve.Action
 	err = k.do(func(now time.Time) {
 		var reply reserve.Message
@@ -397,7 +397,7 @@ func (c *conversation) start(m *gatepb.Start) error {
 			k.log.Info("job starts", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(program.processes), "program", program.argv[0])
 			k.auditJob(b, audit.JobStart, fmt.Sprintf("%d processes of %s", len(program.processes), program.argv[0]))
 		}
-		answer = toSubmitter(reply, gatepb.Refused_START)
+		answer = toSubmitter(reply, nodepb.Refused_START)
 	})
 	if err != nil {
 		return err
@@ -410,11 +410,11 @@ func (c *conversation) start(m *gatepb.Start) error {
 }
 
 // signal sends a signal to the running processes.
-func (c *conversation) signal(m *gatepb.Signal) {
+func (c *conversation) signal(m *nodepb.Signal) {
 	m.Name = strings.TrimPrefix(m.Name, "SIG")
 	if unix.SignalNum("SIG"+m.Name) == 0 {
-		c.answer(fault(gatepb.Fault_INVALID, "", "there is no signal SIG%.20s at this node", m.Name))
+		c.answer(fault(nodepb.Fault_INVALID, "", "there is no signal SIG%.20s at this node", m.Name))
 		return
 	}
-	c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Signal{Signal: m}})
+	c.b.sendAgent(&nodepb.ToAgent{Say: &nodepb.ToAgent_Signal{Signal: m}})
 }

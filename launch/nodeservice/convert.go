@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gossip"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/launch/watch"
@@ -37,14 +37,14 @@ func keyOf(b []byte) (reserve.Key, error) {
 	return reserve.Key(b), nil
 }
 
-func holdOf(h *gatepb.Hold) reserve.Hold {
+func holdOf(h *nodepb.Hold) reserve.Hold {
 	return reserve.Hold{Boot: h.GetBoot(), Serial: h.GetSerial()}
 }
 
 // maxWaitedMs bounds how long a submitter says it has waited: a year.
 const maxWaitedMs = 365 * 24 * 3600 * 1000
 
-func askOf(m *gatepb.Ask) (reserve.Ask, error) {
+func askOf(m *nodepb.Ask) (reserve.Ask, error) {
 	key, err := keyOf(m.Key)
 	if err != nil {
 		return reserve.Ask{}, err
@@ -62,38 +62,38 @@ func askOf(m *gatepb.Ask) (reserve.Ask, error) {
 
 // toSubmitter converts an answer of reserve.Node to its message; what is the kind of message that a
 // refusal answers.
-func toSubmitter(answer reserve.Message, what gatepb.Refused_What) *gatepb.ToSubmitter {
+func toSubmitter(answer reserve.Message, what nodepb.Refused_What) *nodepb.ToSubmitter {
 	switch a := answer.(type) {
 	case reserve.OK:
-		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{
-			Hold: &gatepb.Hold{Boot: a.Hold.Boot, Serial: a.Hold.Serial}, Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()),
+		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Ok{Ok: &nodepb.OK{
+			Hold: &nodepb.Hold{Boot: a.Hold.Boot, Serial: a.Hold.Serial}, Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()),
 			Replicas: true, Spares: true, Detects: true, Newcomers: true, Wants: true,
 		}}}
 	case reserve.NOK:
-		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}}
+		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Nok{Nok: &nodepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}}
 	case reserve.Started:
-		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Started{Started: &gatepb.Started{}}}
+		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Started{Started: &nodepb.Started{}}}
 	case reserve.Committed:
-		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Committed{Committed: &gatepb.Committed{}}}
+		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Committed{Committed: &nodepb.Committed{}}}
 	case reserve.Cancelled:
-		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Cancelled{Cancelled: &gatepb.Cancelled{}}}
+		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Cancelled{Cancelled: &nodepb.Cancelled{}}}
 	case reserve.Refused:
 		return refused(what, a.Reason, a.Text)
 	}
 	panic(fmt.Sprintf("nodeservice: reserve.Node answered %T", answer))
 }
 
-func refused(what gatepb.Refused_What, reason reserve.Reason, text string) *gatepb.ToSubmitter {
-	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: string(reason), Text: []byte(text), What: what}}}
+func refused(what nodepb.Refused_What, reason reserve.Reason, text string) *nodepb.ToSubmitter {
+	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Refused{Refused: &nodepb.Refused{Reason: string(reason), Text: []byte(text), What: what}}}
 }
 
-func fault(code gatepb.Fault_Code, name, format string, args ...any) *gatepb.ToSubmitter {
-	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: &gatepb.Fault{Code: code, Name: []byte(name), Text: fmt.Appendf(nil, format, args...)}}}
+func fault(code nodepb.Fault_Code, name, format string, args ...any) *nodepb.ToSubmitter {
+	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Fault{Fault: &nodepb.Fault{Code: code, Name: []byte(name), Text: fmt.Appendf(nil, format, args...)}}}
 }
 
 // program is the validated content of a Start.
 type program struct {
-	start     *gatepb.Start // nil once the agent has it
+	start     *nodepb.Start // nil once the agent has it
 	processes []allocate.Process
 	size      int      // ranks of the whole job
 	replicas  int      // of each rank; 0: 1
@@ -134,9 +134,9 @@ func (p *program) listens() bool {
 	return p.input && slices.ContainsFunc(p.processes, func(q allocate.Process) bool { return q.Rank == 0 })
 }
 
-func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
-	environment := gatepb.Words(m.Environment)
-	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), spares: int(m.Spares), replaced: m.Replacements, argv: gatepb.Words(m.Argv), outputs: gatepb.Words(m.Outputs), input: m.Input}
+func programOf(m *nodepb.Start, job overlay.JobID) (program, error) {
+	environment := nodepb.Words(m.Environment)
+	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), spares: int(m.Spares), replaced: m.Replacements, argv: nodepb.Words(m.Argv), outputs: nodepb.Words(m.Outputs), input: m.Input}
 	key, err := jobkey.Parse(m.JobKey)
 	if err != nil {
 		return p, err

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // Whatever the step at which a submitter dies, nothing stays behind; a process that ignores SIGTERM is soon
@@ -33,16 +33,16 @@ func TestSubmitterDies(t *testing.T) {
 			c.manifest("file", []byte("other content"))
 			c.hear()
 		},
-		"started": func(c *talk) { c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"sh", "-c", script})}) },
+		"started": func(c *talk) { c.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"sh", "-c", script})}) },
 		"running": func(c *talk) { c.runs(script, nil) },
 		"input full": func(c *talk) {
-			c.runs(script, func(s *gatepb.Start) { s.Input = true })
-			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: make([]byte, jobagent.MaxInput)}}})
+			c.runs(script, func(s *nodepb.Start) { s.Input = true })
+			c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Data: make([]byte, jobagent.MaxInput)}}})
 		},
 		"shouting": func(c *talk) { c.runs("yes; yes >&2", nil) },
 		"over":     func(c *talk) { c.runs("true", nil) },
 		"at once, in whatever state": func(c *talk) {
-			c.runs("setsid sleep 0.1; echo x >file", func(s *gatepb.Start) { s.Outputs = gatepb.Bytes([]string{"*"}) })
+			c.runs("setsid sleep 0.1; echo x >file", func(s *nodepb.Start) { s.Outputs = nodepb.Bytes([]string{"*"}) })
 			c.hang()
 		},
 	} {

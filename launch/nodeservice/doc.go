@@ -1,11 +1,11 @@
 // Package nodeservice is the node service: it lets submitters book the node, receives the files of
 // their jobs, starts and monitors their processes, and cleans up after them. Programs of the node
-// also reach the node services of other nodes through it. Package gatepb has the messages.
+// also reach the node services of other nodes through it. Package nodepb has the messages.
 //
 // Package reserve decides about reservations; a NodeService drives its Node. What jobs compute, how
 // nodes are chosen and in which order they are asked is outside this package.
 //
-//	isthmus run --unix socket--> Desk of its helper --link, TLS, gRPC--> NodeService of a node
+//	isthmus run --unix socket--> Submitters of its helper --link, TLS, gRPC--> NodeService of a node
 //
 // Node services reach each other over links as the processes of a job do, so by every technique and
 // without a port of their own: each is rank 0 of its node's service job, whose key anyone can

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -35,7 +35,7 @@ func (f *incoming) drop() {
 }
 
 // manifest handles a part of a file's manifest.
-func (c *conversation) manifest(m *gatepb.Manifest) {
+func (c *conversation) manifest(m *nodepb.Manifest) {
 	f := &c.incoming
 	if err := c.describe(m); err != nil {
 		name := string(m.Name)
@@ -58,7 +58,7 @@ func (c *conversation) pin() {
 }
 
 // describe adds a part to the file's description and validates it.
-func (c *conversation) describe(m *gatepb.Manifest) error {
+func (c *conversation) describe(m *nodepb.Manifest) error {
 	f := &c.incoming
 	sums, err := sumsOf(m.Sums)
 	switch {
@@ -82,7 +82,7 @@ func (c *conversation) describe(m *gatepb.Manifest) error {
 }
 
 // admitFile checks that the booking may stage one more file, and creates its folder.
-func (c *conversation) admitFile(m *gatepb.Manifest) error {
+func (c *conversation) admitFile(m *nodepb.Manifest) error {
 	b := c.b
 	if err := checkName(string(m.Name)); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (c *conversation) admitFile(m *gatepb.Manifest) error {
 	case b.files >= maxFiles:
 		return fmt.Errorf("%d files are staged; no more are taken", b.files)
 	case b.bytes+int64(m.Size) > c.k.opts.Limit:
-		return fmt.Errorf("%w: the files of this job have %d bytes with %s, but the node accepts %d; ask its owner for a higher limit (gate.limit)", stage.ErrFull, b.bytes+int64(m.Size), m.Name, c.k.opts.Limit)
+		return fmt.Errorf("%w: the files of this job have %d bytes with %s, but the node accepts %d; ask its owner for a higher limit (node_service.limit)", stage.ErrFull, b.bytes+int64(m.Size), m.Name, c.k.opts.Limit)
 	}
 	b.files++
 	b.bytes += int64(m.Size)
@@ -127,17 +127,17 @@ func (c *conversation) askFor(sums []stage.Sum) {
 	}
 	for len(sums) > 0 {
 		n := min(len(sums), maxSums)
-		m := &gatepb.Missing{Name: []byte(f.name), More: n < len(sums)}
+		m := &nodepb.Missing{Name: []byte(f.name), More: n < len(sums)}
 		for _, sum := range sums[:n] {
 			m.Sums = append(m.Sums, append([]byte(nil), sum[:]...))
 		}
-		c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Missing{Missing: m}})
+		c.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Missing{Missing: m}})
 		sums = sums[n:]
 	}
 }
 
 // chunk handles a chunk that was requested.
-func (c *conversation) chunk(m *gatepb.Chunk) {
+func (c *conversation) chunk(m *nodepb.Chunk) {
 	f := &c.incoming
 	if f.name == "" || !f.whole {
 		return // of a file that failed; the fault was reported
@@ -188,7 +188,7 @@ func (c *conversation) assemble() {
 		c.answer(fault(codeOf(err), name, "%v", err))
 		return
 	}
-	c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: []byte(name)}}})
+	c.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Stored{Stored: &nodepb.Stored{Name: []byte(name)}}})
 }
 
 // sendFile sends the file to the agent, chunk by chunk.
@@ -201,15 +201,15 @@ func (c *conversation) sendFile() error {
 	case <-b.staged:
 	default:
 	}
-	part := func(p *gatepb.StagePart) {
+	part := func(p *nodepb.StagePart) {
 		p.Name, p.Mode = []byte(f.name), uint32(f.mode)
-		b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: p}})
+		b.sendAgent(&nodepb.ToAgent{Say: &nodepb.ToAgent_File{File: p}})
 	}
 	err := f.store.Each(f.file, func(chunk []byte) error {
-		part(&gatepb.StagePart{Data: chunk})
+		part(&nodepb.StagePart{Data: chunk})
 		return nil
 	})
-	part(&gatepb.StagePart{End: err == nil, Drop: err != nil})
+	part(&nodepb.StagePart{End: err == nil, Drop: err != nil})
 	select {
 	case staged := <-b.staged:
 		if err == nil && len(staged.Fault) > 0 {
@@ -230,15 +230,15 @@ type diskError struct{ error }
 
 func (e *diskError) Unwrap() error { return e.error }
 
-func codeOf(err error) gatepb.Fault_Code {
+func codeOf(err error) nodepb.Fault_Code {
 	var disk *diskError
 	switch {
 	case errors.Is(err, stage.ErrFull):
-		return gatepb.Fault_FULL
+		return nodepb.Fault_FULL
 	case errors.Is(err, stage.ErrCorrupt):
-		return gatepb.Fault_CORRUPT
+		return nodepb.Fault_CORRUPT
 	case errors.As(err, &disk):
-		return gatepb.Fault_DISK
+		return nodepb.Fault_DISK
 	}
-	return gatepb.Fault_INVALID
+	return nodepb.Fault_INVALID
 }

@@ -13,14 +13,14 @@ import (
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("gate.store: %w", err)
+		return nil, fmt.Errorf("node_service.store: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("gate.store: %s is in use by another helper; each helper needs its own folder", dir)
+			return nil, fmt.Errorf("node_service.store: %s is in use by another helper; each helper needs its own folder", dir)
 		}
-		return nil, fmt.Errorf("gate.store: locking %s: %w", dir, err)
+		return nil, fmt.Errorf("node_service.store: locking %s: %w", dir, err)
 	}
 	return f, nil
 }

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // impostor is a Starter whose agents send what the test wants, as agents can that their job has
@@ -51,7 +51,7 @@ func (i *impostor) Start(_ Asker, _ string, s jobagent.Spec) (Account, error) {
 			i.mu.Lock()
 			i.conns = append(i.conns, c)
 			i.mu.Unlock()
-			b, _ := proto.Marshal(&gatepb.FromAgent{Say: &gatepb.FromAgent_Opened{Opened: &gatepb.Opened{Version: 1, Folder: []byte(i.folder)}}})
+			b, _ := proto.Marshal(&nodepb.FromAgent{Say: &nodepb.FromAgent_Opened{Opened: &nodepb.Opened{Version: 1, Folder: []byte(i.folder)}}})
 			c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
 			if i.says != nil {
 				c.Read(make([]byte, 4096)) // Open; unread, it would reset the connection
@@ -97,7 +97,7 @@ func TestAgentNamesAnotherFolder(t *testing.T) {
 			h := newHost(t, func(o *Options) { o.Starter = there })
 			there.folder = strings.NewReplacer("KEYS", keys, "JOBS", h.jobs()).Replace(c.folder)
 			talk := h.talk().booked()
-			m := talk.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"})})
+			m := talk.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"})})
 			if m.GetStarted() != nil {
 				t.Errorf("the node says %v", m)
 			}
@@ -123,7 +123,7 @@ func (l *lines) Write(p []byte) (int, error) {
 // Who has taken an agent's socket can neither fill the helper's log nor keep it busy with new connections: the
 // job ends.
 func TestAgentsOfNoConduct(t *testing.T) {
-	fault, _ := proto.Marshal(&gatepb.FromAgent{Say: &gatepb.FromAgent_Fault{Fault: &gatepb.Fault{Text: []byte("again")}}})
+	fault, _ := proto.Marshal(&nodepb.FromAgent{Say: &nodepb.FromAgent_Fault{Fault: &nodepb.Fault{Text: []byte("again")}}})
 	fault = append(binary.BigEndian.AppendUint32(nil, uint32(len(fault))), fault...)
 	for name, says := range map[string]func(net.Conn){
 		"faults":   func(c net.Conn) { c.Write(bytes.Repeat(fault, 2000)); c.Close() },
@@ -136,7 +136,7 @@ func TestAgentsOfNoConduct(t *testing.T) {
 			})
 			there.folder = filepath.Join(h.jobs(), "job-1")
 			c := h.talk().booked()
-			c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"})}) // its answer, or the first failure, comes first
+			c.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"})}) // its answer, or the first failure, comes first
 			h.until("the agent's end", func() bool {
 				ended := false
 				h.do(func(time.Time) {

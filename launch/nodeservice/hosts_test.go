@@ -13,20 +13,20 @@ import (
 
 	"github.com/isthmus-grid/isthmus/launch/latency"
 	"github.com/isthmus-grid/isthmus/launch/nearby"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// farGate is a node service with delayed answers.
-type farGate struct {
-	gatepb.GateClient
+// farNode is a node service with delayed answers.
+type farNode struct {
+	nodepb.NodeServiceClient
 	rtt time.Duration
 }
 
-func (g farGate) Ping(context.Context, *gatepb.PingRequest, ...grpc.CallOption) (*gatepb.PingResponse, error) {
+func (g farNode) Ping(context.Context, *nodepb.PingRequest, ...grpc.CallOption) (*nodepb.PingResponse, error) {
 	time.Sleep(g.rtt)
-	return &gatepb.PingResponse{}, nil
+	return &nodepb.PingResponse{}, nil
 }
 
 // Hosts that are up are measured, and only once the path to them is set up; the others are listed
@@ -42,13 +42,13 @@ func TestHostList(t *testing.T) {
 			{Node: node("self"), State: offer.Up, Offer: taking},
 		}
 		open := 0
-		reach := func(_ context.Context, n overlay.NodeID) (gatepb.GateClient, func(), error) {
+		reach := func(_ context.Context, n overlay.NodeID) (nodepb.NodeServiceClient, func(), error) {
 			if n != node("far") {
 				t.Errorf("%v is asked", n)
 			}
 			time.Sleep(time.Second) // the path setup
 			open++
-			return farGate{rtt: 7 * time.Millisecond}, func() { open-- }, nil
+			return farNode{rtt: 7 * time.Millisecond}, func() { open-- }, nil
 		}
 		near := nearby.New(Pinger(node("self"), reach), 1, latency.Config{}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())

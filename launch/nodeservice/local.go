@@ -24,8 +24,8 @@ import (
 )
 
 // DoorSuffix is appended to the path of a helper's own socket to form the path of the node service's
-// local socket, at which Gate and Desk serve local programs. Settings call that socket the door.
-const DoorSuffix = ".gate"
+// local socket, at which NodeService and Submitters serve local programs. Settings call that socket the door.
+const DoorSuffix = ".node"
 
 // The metadata of calls.
 const (
@@ -44,7 +44,7 @@ func Connect(helper string) (*grpc.ClientConn, error) {
 		}),
 		// Finds a restarted helper quickly.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithAuthority("gate"), grpc.WithDisableServiceConfig(), control.Bounded())
+		grpc.WithAuthority("node"), grpc.WithDisableServiceConfig(), control.Bounded())
 }
 
 // At returns a context whose calls, on a connection of Connect, are forwarded to the node service

@@ -12,7 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/launch/nearby"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -63,9 +63,9 @@ func newFigures[T any](find func(context.Context, overlay.NodeID) (T, error), to
 	return &figures[T]{find: find, keep: keep, tokens: make(chan struct{}, tokens), entries: map[overlay.NodeID]*figure[T]{}}
 }
 
-// measureAll serves Gate.Measure. It measures latencies first: they are higher while a path is
+// measureAll serves NodeService.Measure. It measures latencies first: they are higher while a path is
 // loaded.
-func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
+func (d *distances) measureAll(ctx context.Context, q *nodepb.MeasureRequest) (*nodepb.MeasureResponse, error) {
 	names := q.Nodes
 	if len(names) > maxMeasured {
 		return nil, status.Errorf(codes.InvalidArgument, "%d nodes are to be measured; at most %d at a time", len(names), maxMeasured)
@@ -79,8 +79,8 @@ func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, measureTime, errors.New("no answer in time"))
 	defer cancel()
-	r := &gatepb.MeasureResponse{Distances: make([]*gatepb.Distance, len(nodes))}
-	each := func(measure func(overlay.NodeID, *gatepb.Distance) error) {
+	r := &nodepb.MeasureResponse{Distances: make([]*nodepb.Distance, len(nodes))}
+	each := func(measure func(overlay.NodeID, *nodepb.Distance) error) {
 		var all sync.WaitGroup
 		for i, m := range r.Distances {
 			all.Go(func() {
@@ -92,15 +92,15 @@ func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*
 		all.Wait()
 	}
 	for i, node := range nodes {
-		r.Distances[i] = &gatepb.Distance{Node: node.Key()}
+		r.Distances[i] = &nodepb.Distance{Node: node.Key()}
 	}
-	each(func(node overlay.NodeID, m *gatepb.Distance) error {
+	each(func(node overlay.NodeID, m *nodepb.Distance) error {
 		rtt, err := d.latency.measure(ctx, node)
 		m.LatencyNs = uint64(rtt)
 		return err
 	})
 	if q.Bandwidth {
-		each(func(node overlay.NodeID, m *gatepb.Distance) error {
+		each(func(node overlay.NodeID, m *nodepb.Distance) error {
 			if m.LatencyNs == 0 {
 				return nil // reported already
 			}

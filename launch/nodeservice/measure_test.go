@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -71,7 +71,7 @@ func TestMeasure(t *testing.T) {
 		far := &farther{pings: map[string]int{}}
 		d := newDistances(far.ping, far.carry)
 		ask := func(names ...string) (got []string) {
-			r, err := d.measureAll(t.Context(), &gatepb.MeasureRequest{Nodes: names})
+			r, err := d.measureAll(t.Context(), &nodepb.MeasureRequest{Nodes: names})
 			if err != nil {
 				return []string{err.Error()}
 			}
@@ -123,7 +123,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%d pings at a time, want %d", far.most, measureRoom)
 		}
 		for _, wrong := range [][]string{many, {"no node"}} {
-			if _, err := d.measureAll(t.Context(), &gatepb.MeasureRequest{Nodes: wrong}); err == nil {
+			if _, err := d.measureAll(t.Context(), &nodepb.MeasureRequest{Nodes: wrong}); err == nil {
 				t.Errorf("%d nodes are measured: %.50s", len(wrong), wrong)
 			}
 		}
@@ -147,7 +147,7 @@ func TestMeasureBandwidth(t *testing.T) {
 		known, faults := 0, ""
 		ask := func(names ...string) {
 			t.Helper()
-			r, err := d.measureAll(t.Context(), &gatepb.MeasureRequest{Nodes: names, Bandwidth: true})
+			r, err := d.measureAll(t.Context(), &nodepb.MeasureRequest{Nodes: names, Bandwidth: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -24,9 +24,9 @@ func TestMemoryAtTheLocalSocket(t *testing.T) {
 	g := &Server{callers: newCallers(9, 9), NodeService: &NodeService{}}
 	g.meter = g.newLocalMeter()
 	g.local = g.newLocalServer()
-	gatepb.RegisterGateServer(control.Counted(g.local), gatepb.UnimplementedGateServer{})
-	answer := &gatepb.HostsResponse{}
-	gatepb.RegisterDeskServer(control.Counted(g.local), &hostsServer{hosts: func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
+	nodepb.RegisterNodeServiceServer(control.Counted(g.local), nodepb.UnimplementedNodeServiceServer{})
+	answer := &nodepb.HostsResponse{}
+	nodepb.RegisterSubmittersServer(control.Counted(g.local), &hostsServer{hosts: func(context.Context, *nodepb.HostsRequest) (*nodepb.HostsResponse, error) {
 		return answer, nil
 	}})
 	served := make(chan struct{})
@@ -41,21 +41,21 @@ func TestMemoryAtTheLocalSocket(t *testing.T) {
 	}
 	t.Cleanup(func() { conn.Close() })
 
-	request := &gatepb.MeasureRequest{}
-	_, err = gatepb.NewGateClient(conn).Measure(t.Context(), request)
+	request := &nodepb.MeasureRequest{}
+	_, err = nodepb.NewNodeServiceClient(conn).Measure(t.Context(), request)
 	if err := control.FromStatus(err); errors.Is(err, overlay.ErrOverloaded) {
 		t.Errorf("a small request: %v", err)
 	}
 	request.ProtoReflect().SetUnknown(bytes.Repeat([]byte{10, 0}, 30_000))
-	_, err = gatepb.NewGateClient(conn).Measure(t.Context(), request)
+	_, err = nodepb.NewNodeServiceClient(conn).Measure(t.Context(), request)
 	if err := control.FromStatus(err); !errors.Is(err, overlay.ErrOverloaded) {
 		t.Errorf("a request of 30,000 empty names: %v", err)
 	}
-	if _, err := gatepb.NewDeskClient(conn).Hosts(t.Context(), &gatepb.HostsRequest{}); err != nil {
+	if _, err := nodepb.NewSubmittersClient(conn).Hosts(t.Context(), &nodepb.HostsRequest{}); err != nil {
 		t.Errorf("a small answer: %v", err)
 	}
 	answer.ProtoReflect().SetUnknown(bytes.Repeat([]byte{10, 0}, 1_000_000))
-	if r, err := gatepb.NewDeskClient(conn).Hosts(t.Context(), &gatepb.HostsRequest{}); err == nil {
+	if r, err := nodepb.NewSubmittersClient(conn).Hosts(t.Context(), &nodepb.HostsRequest{}); err == nil {
 		t.Errorf("an answer of a million empty hosts is taken, as %d", len(r.Hosts))
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/launch/watch"
@@ -49,7 +49,7 @@ type Options struct {
 
 	// Reach returns a client of another node's service, for the failure detection of jobs on several
 	// nodes; see Server.Reach. nil: no failure detection.
-	Reach func(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error)
+	Reach func(ctx context.Context, node overlay.NodeID) (client nodepb.NodeServiceClient, done func(), err error)
 
 	// Dead is called when the node of these processes of a job is considered dead, with the reason;
 	// Forget, when nothing of the job runs here any more. Each may be nil.
@@ -301,10 +301,10 @@ func (k *NodeService) openStore() (*stage.Store, error) {
 		return k.store, nil
 	}
 	if k.opts.Store == "" {
-		return nil, errors.New("this helper has no folder for the files of jobs; name one in its settings: gate.store")
+		return nil, errors.New("this helper has no folder for the files of jobs; name one in its settings: node_service.store")
 	}
 	if err := makeFolder(k.opts.Store, k.mode(0o700, 0o711)); err != nil {
-		return nil, fmt.Errorf("gate.store: %w", err)
+		return nil, fmt.Errorf("node_service.store: %w", err)
 	}
 	lock, err := lockFolder(k.opts.Store)
 	if err != nil {
@@ -320,7 +320,7 @@ func (k *NodeService) openStore() (*stage.Store, error) {
 	}
 	if err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("gate.store: %w", err)
+		return nil, fmt.Errorf("node_service.store: %w", err)
 	}
 	k.store, k.lock = store, lock
 	return store, nil
@@ -374,15 +374,15 @@ func listedArgs(argv []string, left int) (some []string, size int) {
 
 // list returns the node's reservations, the oldest first. It includes the arguments of jobs that
 // who may end, and only the beginning if they are long.
-func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
-	all, left := &gatepb.JobsResponse{}, maxAllListedArgs
+func (k *NodeService) list(who Asker) (*nodepb.JobsResponse, error) {
+	all, left := &nodepb.JobsResponse{}, maxAllListedArgs
 	err := k.do(func(now time.Time) {
 		for _, s := range k.node.List() {
 			b := k.bookings[s.Key]
 			if b == nil {
 				continue
 			}
-			j := &gatepb.JobHere{
+			j := &nodepb.JobHere{
 				Job: string(s.Job), State: string(s.State), By: b.who.Node.Key(), User: strings.TrimSuffix(b.who.Identity(), "@"+b.who.Node.Key()), Uid: b.who.UID,
 				Processes: uint32(s.Processes), AgeMs: uint64(now.Sub(s.Since).Milliseconds()),
 			}
@@ -393,7 +393,7 @@ func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 				j.Ranks, j.Replicas, j.Places = uint32(p.size), uint32(p.replicas), b.live(p)
 				if mayKill(who, b.who) {
 					some, size := listedArgs(p.argv, left)
-					j.Argv, left = gatepb.Bytes(some), left-size
+					j.Argv, left = nodepb.Bytes(some), left-size
 				}
 			}
 			all.Jobs = append(all.Jobs, j)
@@ -408,8 +408,8 @@ func mayKill(who, owner Asker) bool {
 }
 
 // killJob ends all reservations of a job here that who may end.
-func (k *NodeService) killJob(who Asker, job overlay.JobID) (*gatepb.KillResponse, error) {
-	r := &gatepb.KillResponse{}
+func (k *NodeService) killJob(who Asker, job overlay.JobID) (*nodepb.KillResponse, error) {
+	r := &nodepb.KillResponse{}
 	denied := ""
 	err := k.do(func(now time.Time) {
 		for _, b := range k.bookings {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -23,14 +23,14 @@ func TestAJob(t *testing.T) {
 	t.Setenv("ISTHMUS_TEST_SECRET", "told")
 	c := h.talk().booked()
 	c.brings("bin/prog", "#!/bin/sh\nread word\necho $ISTHMUS_RANK/$ISTHMUS_SIZE $ISTHMUS_COPY $ISTHMUS_GROUPS $MINE $word$ISTHMUS_TEST_SECRET\necho $ISTHMUS_HELPER >&2\n[ $ISTHMUS_RANK = 0 ] || kill -9 $$\nmkdir out; echo done >out/file\n")
-	if m := c.start(&gatepb.Start{
-		Argv: gatepb.Bytes([]string{"bin/prog"}), Environment: gatepb.Bytes([]string{"MINE=yours", "ISTHMUS_HELPER=/elsewhere"}), Size: 6, Groups: "a:2,b:4", Input: true,
-		Processes: []*gatepb.Process{{Rank: 0}, {Rank: 5, Copy: 2}}, Outputs: gatepb.Bytes([]string{"out/*", "none"}),
+	if m := c.start(&nodepb.Start{
+		Argv: nodepb.Bytes([]string{"bin/prog"}), Environment: nodepb.Bytes([]string{"MINE=yours", "ISTHMUS_HELPER=/elsewhere"}), Size: 6, Groups: "a:2,b:4", Input: true,
+		Processes: []*nodepb.Process{{Rank: 0}, {Rank: 5, Copy: 2}}, Outputs: nodepb.Bytes([]string{"out/*", "none"}),
 	}); !strings.HasPrefix(string(m.GetStarted().GetFolder()), h.jobs()) {
 		t.Fatalf("the node says %v", m)
 	}
 	c.commit()
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("well\nleft over"), End: true}}})
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Data: []byte("well\nleft over"), End: true}}})
 	got := c.listen()
 	for _, want := range []string{"0/6 a:2,b:4 yours well\n", "5/6 2 a:2,b:4 yours\n"} {
 		if !strings.Contains(got.out, want) {
@@ -56,21 +56,21 @@ func TestBytesAreBytes(t *testing.T) {
 	for _, odd := range []string{"\xff", "a\xc3", "\xed\xa0\x80", "\x1b\n", "é"} {
 		c := h.talk().booked()
 		c.brings("bin/prog"+odd, "#!/bin/sh\nprintf %s \"$1$WORD\"; printf %s \"$1\" >&2; mkdir \"$1\"; cat >\"$1/out$1\"\n")
-		m := c.start(&gatepb.Start{
-			Argv: gatepb.Bytes([]string{"./bin/prog" + odd, odd}), Environment: gatepb.Bytes([]string{"WORD=" + odd + "x", "NAME" + odd + "=1"}),
-			Input: true, Outputs: gatepb.Bytes([]string{odd + "/out*", odd + "none"}),
+		m := c.start(&nodepb.Start{
+			Argv: nodepb.Bytes([]string{"./bin/prog" + odd, odd}), Environment: nodepb.Bytes([]string{"WORD=" + odd + "x", "NAME" + odd + "=1"}),
+			Input: true, Outputs: nodepb.Bytes([]string{odd + "/out*", odd + "none"}),
 		})
 		if m.GetStarted() == nil {
 			t.Fatalf("%q: %v", odd, m)
 		}
 		c.commit()
-		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte(odd), End: true}}})
+		c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Data: []byte(odd), End: true}}})
 		got := c.listen()
 		if got.out != odd+odd+"x" || got.err != odd || got.files[odd+"/out"+odd] != odd || !strings.Contains(got.files[odd+"none"], "no such file") || got.exits[0].GetStatus() != 0 {
 			t.Errorf("%q: %q", odd, fmt.Sprint(got))
 		}
 		c = h.talk().booked()
-		c.runs("", func(s *gatepb.Start) { s.Argv = gatepb.Bytes([]string{"./none" + odd}) })
+		c.runs("", func(s *nodepb.Start) { s.Argv = nodepb.Bytes([]string{"./none" + odd}) })
 		if got := c.listen(); got.exits[0].GetStatus() != 127 || !strings.Contains(string(got.exits[0].GetText()), "none"+odd) {
 			t.Errorf("%q: %q", odd, fmt.Sprint(got))
 		}
@@ -83,7 +83,7 @@ func TestAMessageThatCannotBeCarried(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
 	c.runs("sleep 1000", nil)
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: "USR1", Ranks: make([]uint32, 6<<20)}}})
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Signal{Signal: &nodepb.Signal{Name: "USR1", Ranks: make([]uint32, 6<<20)}}})
 	if got := c.listen(); !strings.Contains(got.ended, "a message that cannot be carried") || !got.over {
 		t.Errorf("%+v", got)
 	}
@@ -95,22 +95,22 @@ func TestProgramsThatCannotStart(t *testing.T) {
 	h := newHost(t, nil)
 	for _, c := range []struct {
 		argv   string
-		limits []*gatepb.Limit
+		limits []*nodepb.Limit
 		status uint32
 		text   string
 	}{
 		{"./nothing", nil, 127, "no such file"},
 		{"nothing-of-that-name", nil, 127, "not found"},
 		{"./text", nil, 126, "permission denied"},
-		{"true", []*gatepb.Limit{{Name: "core", Value: 0}}, 0, ""},
-		{"./nothing", []*gatepb.Limit{{Name: "core", Value: 0}}, 127, "no such file"},
+		{"true", []*nodepb.Limit{{Name: "core", Value: 0}}, 0, ""},
+		{"./nothing", []*nodepb.Limit{{Name: "core", Value: 0}}, 127, "no such file"},
 	} {
 		talk := h.talk().booked()
-		talk.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: &gatepb.Manifest{Name: []byte("text"), Mode: 0o600}}})
+		talk.say(&nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: &nodepb.Manifest{Name: []byte("text"), Mode: 0o600}}})
 		if m := talk.hear(); m.GetStored() == nil {
 			t.Fatalf("an empty file: the node says %v", m)
 		}
-		talk.start(&gatepb.Start{Argv: gatepb.Bytes([]string{c.argv}), Limits: c.limits})
+		talk.start(&nodepb.Start{Argv: nodepb.Bytes([]string{c.argv}), Limits: c.limits})
 		talk.commit()
 		got := talk.listen()
 		if e := got.exits[0]; e.GetStatus() != c.status || !strings.Contains(string(e.GetText()), c.text) || !got.over {
@@ -123,14 +123,14 @@ func TestProgramsThatCannotStart(t *testing.T) {
 func TestLimits(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("ulimit -n; ulimit -H -n; ulimit -c", func(s *gatepb.Start) {
-		s.Limits = []*gatepb.Limit{{Name: "nofile", Value: 77}, {Name: "core", Value: 0}}
+	c.runs("ulimit -n; ulimit -H -n; ulimit -c", func(s *nodepb.Start) {
+		s.Limits = []*nodepb.Limit{{Name: "nofile", Value: 77}, {Name: "core", Value: 0}}
 	})
 	if got := c.listen(); got.out != "77\n77\n0\n" {
 		t.Errorf("%+v", got)
 	}
 	c = h.talk().booked()
-	if m := c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"}), Limits: []*gatepb.Limit{{Name: "luck"}}}); m.GetRefused().GetReason() != string(reserve.Invalid) {
+	if m := c.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"}), Limits: []*nodepb.Limit{{Name: "luck"}}}); m.GetRefused().GetReason() != string(reserve.Invalid) {
 		t.Errorf("the node says %v", m)
 	}
 }
@@ -139,7 +139,7 @@ func TestLimits(t *testing.T) {
 func TestAttach(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("echo one; read a; echo $a; read b; echo $b; exit 3", func(s *gatepb.Start) { s.Input = true })
+	c.runs("echo one; read a; echo $a; read b; echo $b; exit 3", func(s *nodepb.Start) { s.Input = true })
 	for c.hear().GetOutput() == nil {
 	}
 	seen := c.last
@@ -157,7 +157,7 @@ func TestAttach(t *testing.T) {
 	if string(m.GetOutput().GetData()) != "one\n" || m.Event != seen {
 		t.Errorf("after attaching, the node says %v", m)
 	}
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("two\nth")}}})
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Data: []byte("two\nth")}}})
 	for out, taken := "", uint64(0); out != "two\n" || taken < 6; { // it is counted after it was written, and may have been echoed before
 		m := c.hear()
 		out += string(m.GetOutput().GetData())
@@ -169,12 +169,12 @@ func TestAttach(t *testing.T) {
 	if a := m.GetAttached(); a == nil || a.Taken != 6 {
 		t.Fatalf("attached: the node says %v", m)
 	}
-	for m := first.hear(); m.GetFault().GetCode() != gatepb.Fault_REPLACED; m = first.hear() {
+	for m := first.hear(); m.GetFault().GetCode() != nodepb.Fault_REPLACED; m = first.hear() {
 		if m == nil {
 			t.Fatal("the stream that was replaced ended without a word")
 		}
 	}
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: 4, Data: []byte("three\n"), End: true}}})
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Offset: 4, Data: []byte("three\n"), End: true}}})
 	got := c.listen()
 	if got.out != "three\n" || got.exits[0].GetStatus() != 3 || !got.over {
 		t.Errorf("%+v", got)
@@ -200,7 +200,7 @@ func TestInputThatIsWaitedFor(t *testing.T) {
 		if m := c.ask(1); !m.GetOk().GetWants() {
 			t.Fatalf("asked, the node says %v", m)
 		}
-		c.runs(script, func(s *gatepb.Start) { s.Input = true })
+		c.runs(script, func(s *nodepb.Start) { s.Input = true })
 		sent := 0
 		var got []uint64
 		for over := false; !over; {
@@ -225,7 +225,7 @@ func TestInputThatIsWaitedFor(t *testing.T) {
 				if len(got) > 1 {
 					data = "2\n"
 				}
-				c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(sent), Data: []byte(data), End: len(got) == len(want)}}})
+				c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Offset: uint64(sent), Data: []byte(data), End: len(got) == len(want)}}})
 				sent += len(data)
 			}
 			if m.Event != 0 {
@@ -273,20 +273,20 @@ func TestKeys(t *testing.T) {
 	}
 	thief.open()
 	thief.cancel()
-	if m := thief.hear(); m.GetRefused().GetWhat() != gatepb.Refused_CANCEL {
+	if m := thief.hear(); m.GetRefused().GetWhat() != nodepb.Refused_CANCEL {
 		t.Errorf("another's key, cancelled: %v", m)
 	}
 	other := h.talk()
-	if m := c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"}), Size: 1, Processes: []*gatepb.Process{{Rank: 1}}}); m.GetRefused().GetReason() != string(reserve.Invalid) {
+	if m := c.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"}), Size: 1, Processes: []*nodepb.Process{{Rank: 1}}}); m.GetRefused().GetReason() != string(reserve.Invalid) {
 		t.Errorf("a rank beyond the job: %v", m)
 	}
 	mine := c.job
 	c.job = other.job
-	if m := c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"})}); !strings.Contains(string(m.GetRefused().GetText()), "the key is that of job") {
+	if m := c.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"})}); !strings.Contains(string(m.GetRefused().GetText()), "the key is that of job") {
 		t.Errorf("another job's key: %v", m)
 	}
 	c.job = mine
-	if m := c.start(&gatepb.Start{Argv: gatepb.Bytes([]string{"true"}), Size: 9, Processes: []*gatepb.Process{{Rank: 1}, {Rank: 2}, {Rank: 3}, {Rank: 4}, {Rank: 5}}}); m.GetRefused().GetReason() != string(reserve.TooMany) {
+	if m := c.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"}), Size: 9, Processes: []*nodepb.Process{{Rank: 1}, {Rank: 2}, {Rank: 3}, {Rank: 4}, {Rank: 5}}}); m.GetRefused().GetReason() != string(reserve.TooMany) {
 		t.Errorf("more than were held: %v", m)
 	}
 	c.runs("true", nil)
@@ -353,12 +353,12 @@ func TestKill(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("[ $ISTHMUS_RANK = 0 ] && read word && echo $ISTHMUS_COPY/$ISTHMUS_COPIES $word && read word; kill -9 $$", func(s *gatepb.Start) {
+	c.runs("[ $ISTHMUS_RANK = 0 ] && read word && echo $ISTHMUS_COPY/$ISTHMUS_COPIES $word && read word; kill -9 $$", func(s *nodepb.Start) {
 		s.Size, s.Replicas, s.Input = 3, 2, true
-		s.Processes = []*gatepb.Process{{Rank: 0, Copy: 1}, {Rank: 2}}
+		s.Processes = []*nodepb.Process{{Rank: 0, Copy: 1}, {Rank: 2}}
 	})
 	input := func(offset int, text string, end bool) {
-		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(offset), Data: []byte(text), End: end}}})
+		c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Offset: uint64(offset), Data: []byte(text), End: end}}})
 	}
 	input(0, "hello\n", false)
 	for told := 0; told < 2; {
@@ -377,13 +377,13 @@ func TestReplicas(t *testing.T) {
 	})
 	input(6, "", true)
 	c.listen()
-	for what, s := range map[string]*gatepb.Start{
-		"replica 2 of a job of 1 ranks":                {Replicas: 2, Processes: []*gatepb.Process{{Copy: 2}}},
-		"only one can read the input":                  {Replicas: 2, Input: true, Processes: []*gatepb.Process{{}, {Copy: 1}}},
+	for what, s := range map[string]*nodepb.Start{
+		"replica 2 of a job of 1 ranks":                {Replicas: 2, Processes: []*nodepb.Process{{Copy: 2}}},
+		"only one can read the input":                  {Replicas: 2, Input: true, Processes: []*nodepb.Process{{}, {Copy: 1}}},
 		"1 ranks of 4294967295 replicas each; at most": {Replicas: 1<<32 - 1},
 	} {
 		c := h.talk().booked()
-		s.Argv = gatepb.Bytes([]string{"true"})
+		s.Argv = nodepb.Bytes([]string{"true"})
 		if m := c.start(s); !strings.Contains(string(m.GetRefused().GetText()), what) {
 			t.Errorf("the node says %v, want %s", m, what)
 		}
@@ -400,10 +400,10 @@ func TestAbsentReplicas(t *testing.T) {
 		o.Forget = func(overlay.JobID) { said <- "forget" }
 	})
 	c := h.talk().booked()
-	c.runs("true", func(s *gatepb.Start) {
+	c.runs("true", func(s *nodepb.Start) {
 		s.Size, s.Replicas = 3, 3
-		s.Processes = []*gatepb.Process{{}, {Rank: 1}, {Rank: 2}}
-		s.Nodes = []*gatepb.NodeOfJob{
+		s.Processes = []*nodepb.Process{{}, {Rank: 1}, {Rank: 2}}
+		s.Nodes = []*nodepb.NodeOfJob{
 			{Node: here.String(), Ranks: []uint32{0, 1, 2}},
 			{Node: "there/n1", Ranks: []uint32{4, 5}}, {Node: "there/n2", Ranks: []uint32{7, 8}},
 		}
@@ -425,8 +425,8 @@ func TestDeadReplicas(t *testing.T) {
 		o.Dead = func(_ overlay.JobID, ranks []uint32, why string) { said <- fmt.Sprint(ranks, why) }
 		o.Forget = func(overlay.JobID) { said <- "forget" }
 	})
-	dead := func(processes ...uint32) *gatepb.ToNode {
-		return &gatepb.ToNode{Say: &gatepb.ToNode_Dead{Dead: &gatepb.Dead{Processes: processes, Why: "killed"}}}
+	dead := func(processes ...uint32) *nodepb.ToNode {
+		return &nodepb.ToNode{Say: &nodepb.ToNode_Dead{Dead: &nodepb.Dead{Processes: processes, Why: "killed"}}}
 	}
 	refused := func(c *talk, processes ...uint32) {
 		t.Helper()
@@ -435,16 +435,16 @@ func TestDeadReplicas(t *testing.T) {
 		for m.GetCommitted() != nil { // the answer to what runs sent
 			m = c.hear()
 		}
-		if f := m.GetFault(); f == nil || f.Code != gatepb.Fault_INVALID {
+		if f := m.GetFault(); f == nil || f.Code != nodepb.Fault_INVALID {
 			t.Errorf("the death of %v: %v", processes, f)
 		}
 	}
 	c := h.talk().booked()
 	refused(c, 1)
-	c.runs("while [ ! -e "+stop+" ]; do sleep 0.01; done", func(s *gatepb.Start) {
+	c.runs("while [ ! -e "+stop+" ]; do sleep 0.01; done", func(s *nodepb.Start) {
 		s.Size, s.Replicas = 2, 2
-		s.Processes = []*gatepb.Process{{}}
-		s.Nodes = []*gatepb.NodeOfJob{{Node: here.String(), Ranks: []uint32{0, 1}}, {Node: "there/n1", Ranks: []uint32{2, 3}}}
+		s.Processes = []*nodepb.Process{{}}
+		s.Nodes = []*nodepb.NodeOfJob{{Node: here.String(), Ranks: []uint32{0, 1}}, {Node: "there/n1", Ranks: []uint32{2, 3}}}
 	})
 	refused(c, 4)
 	refused(c, 0, 1, 2, 3, 0)
@@ -460,7 +460,7 @@ func TestDeadReplicas(t *testing.T) {
 		t.Errorf("the node service reported %q", got)
 	}
 	plain := h.talk().booked()
-	plain.runs("sleep 1000", func(s *gatepb.Start) { s.Size, s.Processes = 1, []*gatepb.Process{{}} })
+	plain.runs("sleep 1000", func(s *nodepb.Start) { s.Size, s.Processes = 1, []*nodepb.Process{{}} })
 	refused(plain, 0)
 	plain.cancel()
 	plain.listen()
@@ -528,15 +528,15 @@ func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 func TestSignals(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("trap 'echo usr; exit 4' USR1; sleep 1000 & echo up; wait", func(s *gatepb.Start) {
-		s.Size, s.Processes = 2, []*gatepb.Process{{Rank: 0}, {Rank: 1}}
+	c.runs("trap 'echo usr; exit 4' USR1; sleep 1000 & echo up; wait", func(s *nodepb.Start) {
+		s.Size, s.Processes = 2, []*nodepb.Process{{Rank: 0}, {Rank: 1}}
 	})
 	for up := ""; len(up) < len("up\nup\n"); {
 		up += string(c.hear().GetOutput().GetData())
 	}
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: "USR1", Ranks: []uint32{1}}}})
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: "NONE"}}})
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: "KILL", Ranks: []uint32{0}}}})
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Signal{Signal: &nodepb.Signal{Name: "USR1", Ranks: []uint32{1}}}})
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Signal{Signal: &nodepb.Signal{Name: "NONE"}}})
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Signal{Signal: &nodepb.Signal{Name: "KILL", Ranks: []uint32{0}}}})
 	got := c.listen()
 	if got.exits[0].GetSignal() != "KILL" || got.exits[1].GetStatus() != 4 || got.out != "usr\n" || len(got.faults) != 1 {
 		t.Errorf("%+v", got)
@@ -547,8 +547,8 @@ func TestSignals(t *testing.T) {
 func TestStatusAndSignal(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("[ $ISTHMUS_RANK = 0 ] || kill -$ISTHMUS_RANK $$; exit 137", func(s *gatepb.Start) {
-		s.Size, s.Processes = 65, []*gatepb.Process{{Rank: 0}, {Rank: 9}, {Rank: 40}}
+	c.runs("[ $ISTHMUS_RANK = 0 ] || kill -$ISTHMUS_RANK $$; exit 137", func(s *nodepb.Start) {
+		s.Size, s.Processes = 65, []*nodepb.Process{{Rank: 0}, {Rank: 9}, {Rank: 40}}
 	})
 	got := c.listen()
 	for rank, want := range map[int]string{0: "137 ", 9: "137 KILL", 40: "168 40"} {
@@ -571,21 +571,21 @@ func TestFilesThatFail(t *testing.T) {
 		}
 	}
 	c.chunk(sum, []byte("bad content!"))
-	if m := c.hear(); m.GetFault().GetCode() != gatepb.Fault_CORRUPT || string(m.GetFault().GetName()) != "bad" {
+	if m := c.hear(); m.GetFault().GetCode() != nodepb.Fault_CORRUPT || string(m.GetFault().GetName()) != "bad" {
 		t.Errorf("a chunk that is corrupt thrice: the node says %v", m)
 	}
-	for name, code := range map[string]gatepb.Fault_Code{"../up": gatepb.Fault_INVALID, "/etc/passwd": gatepb.Fault_INVALID, "": gatepb.Fault_INVALID} {
+	for name, code := range map[string]nodepb.Fault_Code{"../up": nodepb.Fault_INVALID, "/etc/passwd": nodepb.Fault_INVALID, "": nodepb.Fault_INVALID} {
 		c.manifest(name, []byte("x"))
 		if m := c.hear(); m.GetFault().GetCode() != code {
 			t.Errorf("a file called %q: the node says %v", name, m)
 		}
 	}
 	c.manifest("big", bytes.Repeat([]byte("x"), 4<<20))
-	if m := c.hear(); m.GetFault().GetCode() != gatepb.Fault_FULL {
+	if m := c.hear(); m.GetFault().GetCode() != nodepb.Fault_FULL {
 		t.Errorf("a file that does not fit: the node says %v", m)
 	}
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: &gatepb.Manifest{Name: []byte("lie"), Size: 1, Sums: [][]byte{make([]byte, 32), make([]byte, 32)}}}})
-	if m := c.hear(); m.GetFault().GetCode() != gatepb.Fault_INVALID {
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: &nodepb.Manifest{Name: []byte("lie"), Size: 1, Sums: [][]byte{make([]byte, 32), make([]byte, 32)}}}})
+	if m := c.hear(); m.GetFault().GetCode() != nodepb.Fault_INVALID {
 		t.Errorf("more sums than the size has: the node says %v", m)
 	}
 	c.brings("good", "good content")
@@ -630,7 +630,7 @@ func TestManifestInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, sum := range m.Chunks {
-			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: &gatepb.Manifest{
+			c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: &nodepb.Manifest{
 				Name: []byte("file"), Size: uint64(m.Size), Mode: 0o777, Sums: [][]byte{sum[:]}, More: i == 0,
 			}}})
 		}
@@ -655,10 +655,10 @@ func TestManifestInParts(t *testing.T) {
 func TestTooMuchInput(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("sleep 1000", func(s *gatepb.Start) { s.Input = true })
+	c.runs("sleep 1000", func(s *nodepb.Start) { s.Input = true })
 	go func() { // ends with the stream
 		for i := range 8 {
-			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(i) * jobagent.MaxInput, Data: make([]byte, jobagent.MaxInput)}}})
+			c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Offset: uint64(i) * jobagent.MaxInput, Data: make([]byte, jobagent.MaxInput)}}})
 		}
 	}()
 	for m := c.hear(); m.GetFault() == nil; m = c.hear() {
@@ -679,7 +679,7 @@ func TestStores(t *testing.T) {
 	second := newHost(t, func(o *Options) { o.Store = h.opts.Store })
 	c2 := second.talk().booked()
 	c2.manifest("file", []byte("content"))
-	if m := c2.hear(); m.GetFault().GetCode() != gatepb.Fault_DISK || !strings.Contains(string(m.GetFault().GetText()), "another helper") {
+	if m := c2.hear(); m.GetFault().GetCode() != nodepb.Fault_DISK || !strings.Contains(string(m.GetFault().GetText()), "another helper") {
 		t.Errorf("a store in use: the node says %v", m)
 	}
 	c2.hang()
@@ -711,7 +711,7 @@ func TestFirstMessage(t *testing.T) {
 		t.Errorf("a short key: %v", m)
 	}
 	c = h.talk()
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: c.id, Job: "no job", Processes: 1}}})
+	c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Ask{Ask: &nodepb.Ask{Key: c.id, Job: "no job", Processes: 1}}})
 	if m := c.hear(); m.GetNok().GetReason() != string(reserve.Invalid) {
 		t.Errorf("no job: %v", m)
 	}

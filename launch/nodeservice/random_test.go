@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/testload"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // Submitters, some concurrent, each of which does a random part of what a submitter does, cancels,
@@ -58,11 +58,11 @@ func runsStill(pid, pids string) bool {
 // randomRun simulates one submitter.
 func randomRun(h *host, rng *rand.Rand, script string) {
 	c := h.talk()
-	say := func(m *gatepb.ToNode) func() { return func() { c.say(m) } }
+	say := func(m *nodepb.ToNode) func() { return func() { c.say(m) } }
 	start := func() {
-		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Start{Start: &gatepb.Start{
-			Hold: c.hold, JobKey: c.job.String(), Size: 2, Argv: gatepb.Bytes([]string{"sh", "-c", script}), Input: true, Outputs: gatepb.Bytes([]string{"out"}),
-			Processes: []*gatepb.Process{{Rank: 0}, {Rank: 1}},
+		c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Start{Start: &nodepb.Start{
+			Hold: c.hold, JobKey: c.job.String(), Size: 2, Argv: nodepb.Bytes([]string{"sh", "-c", script}), Input: true, Outputs: nodepb.Bytes([]string{"out"}),
+			Processes: []*nodepb.Process{{Rank: 0}, {Rank: 1}},
 		}}})
 	}
 	if c.ask(1+rng.IntN(4)).GetOk() == nil {
@@ -90,10 +90,10 @@ func randomRun(h *host, rng *rand.Rand, script string) {
 	whole := !lazy
 	for _, step := range []func(){
 		func() { c.manifest("in", []byte("input")) },
-		say(&gatepb.ToNode{Say: &gatepb.ToNode_Renew{Renew: &gatepb.Renew{Hold: c.hold}}}),
+		say(&nodepb.ToNode{Say: &nodepb.ToNode_Renew{Renew: &nodepb.Renew{Hold: c.hold}}}),
 		start, start,
 		c.commit,
-		say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("word\n"), End: true}}}),
+		say(&nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: &nodepb.Input{Data: []byte("word\n"), End: true}}}),
 	} {
 		switch rng.IntN(12) {
 		case 0:
@@ -105,13 +105,13 @@ func randomRun(h *host, rng *rand.Rand, script string) {
 		case 2:
 			c.hang()
 			c.open()
-			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.id, Hold: c.hold}}})
+			c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Attach{Attach: &nodepb.Attach{Key: c.id, Hold: c.hold}}})
 			listening()
 		case 3: // it omits something
 			whole = false
 			continue
 		case 4:
-			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: "HUP"}}})
+			c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Signal{Signal: &nodepb.Signal{Name: "HUP"}}})
 		}
 		step()
 	}

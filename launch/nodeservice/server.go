@@ -10,7 +10,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/limit"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -24,8 +24,8 @@ type Settings struct {
 
 	Bounds
 
-	// Hosts returns the grid's hosts, for Desk.
-	Hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
+	// Hosts returns the grid's hosts, for Submitters.
+	Hosts func(context.Context, *nodepb.HostsRequest) (*nodepb.HostsResponse, error)
 }
 
 // Bounds limit what others may use of a node service; 0 is unlimited.
@@ -59,7 +59,7 @@ func New(settings Settings) (*Server, error) {
 	g.NodeService = nodeService
 	far := newDistances(Pinger(settings.Node, g.Reach), bandwidthBy(settings.Node, g.Reach))
 	g.end = control.NewEndpoint(settings.Credentials, settings.Log, func(r grpc.ServiceRegistrar) {
-		gatepb.RegisterGateServer(r, &service{node: nodeService, distances: far, echoes: make(chan struct{}, echoes), caller: remoteCaller})
+		nodepb.RegisterNodeServiceServer(r, &service{node: nodeService, distances: far, echoes: make(chan struct{}, echoes), caller: remoteCaller})
 	})
 	g.end.SetStreaming()
 	g.end.SetBudget(settings.budget(settings.Policy.Jobs))
@@ -67,11 +67,11 @@ func New(settings Settings) (*Server, error) {
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
 	g.meter = g.newLocalMeter()
 	g.local = g.newLocalServer()
-	gatepb.RegisterGateServer(control.Counted(g.local), &service{
+	nodepb.RegisterNodeServiceServer(control.Counted(g.local), &service{
 		node: nodeService, distances: far, caller: localCaller,
 		reach: g.sessions.reach,
 	})
-	gatepb.RegisterDeskServer(control.Counted(g.local), &hostsServer{hosts: settings.Hosts})
+	nodepb.RegisterSubmittersServer(control.Counted(g.local), &hostsServer{hosts: settings.Hosts})
 	return g, nil
 }
 
@@ -97,7 +97,7 @@ func (g *Server) SetPolicy(policy reserve.Policy) error {
 // Reach returns a client of another node's service for the helper's own calls, over a session that
 // is opened if needed. Call done when it is no longer needed. Such calls are on behalf of no user:
 // a node answers Ping, Echo and Gossip.
-func (g *Server) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error) {
+func (g *Server) Reach(ctx context.Context, node overlay.NodeID) (client nodepb.NodeServiceClient, done func(), err error) {
 	return g.sessions.reach(ctx, node)
 }
 

@@ -10,20 +10,20 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// service serves Gate for the node service of this node, and forwards calls for other nodes.
+// service serves NodeService for the node service of this node, and forwards calls for other nodes.
 type service struct {
-	gatepb.UnimplementedGateServer
+	nodepb.UnimplementedNodeServiceServer
 	node      *NodeService
 	distances *distances
 	echoes    chan struct{} // holds one token for each Echo in progress
 	caller    func(context.Context) (Asker, error)
 
 	// Used only at the local socket.
-	reach func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) // nil: nothing is forwarded
+	reach func(ctx context.Context, node overlay.NodeID) (nodepb.NodeServiceClient, func(), error) // nil: nothing is forwarded
 }
 
 // addressee returns the caller, and the node that the call addresses if it is another one.
@@ -38,7 +38,7 @@ func (s *service) addressee(ctx context.Context) (who Asker, node overlay.NodeID
 
 // withNode calls f with a client of a node's service. The session may have died unnoticed, for
 // instance with the node's helper: if so, withNode calls f once more, with a new session.
-func (s *service) withNode(ctx context.Context, node overlay.NodeID, f func(gatepb.GateClient) error) error {
+func (s *service) withNode(ctx context.Context, node overlay.NodeID, f func(nodepb.NodeServiceClient) error) error {
 	for again := false; ; again = true {
 		there, done, err := s.reach(ctx, node)
 		if err != nil {
@@ -60,7 +60,7 @@ type midwayError struct{ error }
 
 // unary handles a call here or forwards it to the node service that it addresses. Forwarded calls
 // may be repeated.
-func unary[R any](s *service, ctx context.Context, here func(Asker) (*R, error), there func(gatepb.GateClient, context.Context) (*R, error)) (r *R, err error) {
+func unary[R any](s *service, ctx context.Context, here func(Asker) (*R, error), there func(nodepb.NodeServiceClient, context.Context) (*R, error)) (r *R, err error) {
 	who, node, away, err := s.addressee(ctx)
 	if err != nil {
 		return nil, err
@@ -68,70 +68,76 @@ func unary[R any](s *service, ctx context.Context, here func(Asker) (*R, error),
 	if !away {
 		return here(who)
 	}
-	err = s.withNode(ctx, node, func(g gatepb.GateClient) (err error) {
+	err = s.withNode(ctx, node, func(g nodepb.NodeServiceClient) (err error) {
 		r, err = there(g, onBehalf(ctx, who))
 		return err
 	})
 	return r, err
 }
 
-// Ping implements gatepb.GateServer.
-func (s *service) Ping(ctx context.Context, q *gatepb.PingRequest) (*gatepb.PingResponse, error) {
-	return unary(s, ctx, func(Asker) (*gatepb.PingResponse, error) {
+// Ping implements nodepb.NodeServiceServer.
+func (s *service) Ping(ctx context.Context, q *nodepb.PingRequest) (*nodepb.PingResponse, error) {
+	return unary(s, ctx, func(Asker) (*nodepb.PingResponse, error) {
 		if len(q.Payload) > 64<<10 {
 			return nil, status.Error(codes.InvalidArgument, "a ping carries at most 64 KiB")
 		}
 		n, err := s.node.count()
-		return &gatepb.PingResponse{Payload: q.Payload, Jobs: uint32(n)}, control.Status(err)
-	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.PingResponse, error) { return g.Ping(ctx, q) })
+		return &nodepb.PingResponse{Payload: q.Payload, Jobs: uint32(n)}, control.Status(err)
+	}, func(g nodepb.NodeServiceClient, ctx context.Context) (*nodepb.PingResponse, error) {
+		return g.Ping(ctx, q)
+	})
 }
 
-// Measure implements gatepb.GateServer.
-func (s *service) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
-	return unary(s, ctx, func(who Asker) (*gatepb.MeasureResponse, error) {
+// Measure implements nodepb.NodeServiceServer.
+func (s *service) Measure(ctx context.Context, q *nodepb.MeasureRequest) (*nodepb.MeasureResponse, error) {
+	return unary(s, ctx, func(who Asker) (*nodepb.MeasureResponse, error) {
 		if err := requireUser(who); err != nil {
 			return nil, control.Status(err)
 		}
 		return s.distances.measureAll(ctx, q)
-	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.MeasureResponse, error) {
+	}, func(g nodepb.NodeServiceClient, ctx context.Context) (*nodepb.MeasureResponse, error) {
 		return g.Measure(ctx, q)
 	})
 }
 
-// Gossip implements gatepb.GateServer.
-func (s *service) Gossip(ctx context.Context, q *gatepb.GossipRequest) (*gatepb.GossipResponse, error) {
-	return unary(s, ctx, func(who Asker) (*gatepb.GossipResponse, error) {
+// Gossip implements nodepb.NodeServiceServer.
+func (s *service) Gossip(ctx context.Context, q *nodepb.GossipRequest) (*nodepb.GossipResponse, error) {
+	return unary(s, ctx, func(who Asker) (*nodepb.GossipResponse, error) {
 		switch {
 		case len(q.Message) > 1<<20:
 			return nil, status.Error(codes.InvalidArgument, "gossip of more than 1 MiB")
 		case q.From != "" && q.From != who.Node.Key():
 			return nil, status.Errorf(codes.PermissionDenied, "%v gossips as %.300s", who.Node, q.From)
 		}
-		return &gatepb.GossipResponse{}, control.Status(s.node.receiveGossip(overlay.JobID(q.Job), who.Node, q.Message))
-	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.GossipResponse, error) {
+		return &nodepb.GossipResponse{}, control.Status(s.node.receiveGossip(overlay.JobID(q.Job), who.Node, q.Message))
+	}, func(g nodepb.NodeServiceClient, ctx context.Context) (*nodepb.GossipResponse, error) {
 		return g.Gossip(ctx, q)
 	})
 }
 
-// Jobs implements gatepb.GateServer.
-func (s *service) Jobs(ctx context.Context, q *gatepb.JobsRequest) (*gatepb.JobsResponse, error) {
+// Jobs implements nodepb.NodeServiceServer.
+func (s *service) Jobs(ctx context.Context, q *nodepb.JobsRequest) (*nodepb.JobsResponse, error) {
 	return unary(s, ctx, s.node.list,
-		func(g gatepb.GateClient, ctx context.Context) (*gatepb.JobsResponse, error) { return g.Jobs(ctx, q) })
+		func(g nodepb.NodeServiceClient, ctx context.Context) (*nodepb.JobsResponse, error) {
+			return g.Jobs(ctx, q)
+		})
 }
 
-// Kill implements gatepb.GateServer.
-func (s *service) Kill(ctx context.Context, q *gatepb.KillRequest) (*gatepb.KillResponse, error) {
-	return unary(s, ctx, func(who Asker) (*gatepb.KillResponse, error) {
+// Kill implements nodepb.NodeServiceServer.
+func (s *service) Kill(ctx context.Context, q *nodepb.KillRequest) (*nodepb.KillResponse, error) {
+	return unary(s, ctx, func(who Asker) (*nodepb.KillResponse, error) {
 		if err := requireUser(who); err != nil {
 			return nil, control.Status(err)
 		}
 		return s.node.killJob(who, overlay.JobID(q.Job))
 	},
-		func(g gatepb.GateClient, ctx context.Context) (*gatepb.KillResponse, error) { return g.Kill(ctx, q) })
+		func(g nodepb.NodeServiceClient, ctx context.Context) (*nodepb.KillResponse, error) {
+			return g.Kill(ctx, q)
+		})
 }
 
-// Converse implements gatepb.GateServer.
-func (s *service) Converse(stream gatepb.Gate_ConverseServer) error {
+// Converse implements nodepb.NodeServiceServer.
+func (s *service) Converse(stream nodepb.NodeService_ConverseServer) error {
 	who, node, away, err := s.addressee(stream.Context())
 	if err != nil {
 		return err
@@ -153,7 +159,7 @@ func (s *service) pass(near Stream, node overlay.NodeID, who Asker) error {
 	if err != nil {
 		return err
 	}
-	return s.withNode(near.Context(), node, func(there gatepb.GateClient) error {
+	return s.withNode(near.Context(), node, func(there nodepb.NodeServiceClient) error {
 		ctx, cancel := context.WithCancel(onBehalf(near.Context(), who))
 		defer cancel()
 		far, err := there.Converse(ctx)
@@ -182,7 +188,7 @@ func (s *service) pass(near Stream, node overlay.NodeID, who Asker) error {
 }
 
 // passUp forwards the submitter's messages.
-func passUp(near Stream, far gatepb.Gate_ConverseClient, cancel func()) {
+func passUp(near Stream, far nodepb.NodeService_ConverseClient, cancel func()) {
 	for {
 		m, err := near.Recv()
 		switch {
@@ -200,7 +206,7 @@ func passUp(near Stream, far gatepb.Gate_ConverseClient, cancel func()) {
 }
 
 // passDown forwards the node's messages, until the last.
-func passDown(near Stream, far gatepb.Gate_ConverseClient) error {
+func passDown(near Stream, far nodepb.NodeService_ConverseClient) error {
 	for {
 		m, err := far.Recv()
 		if errors.Is(err, io.EOF) {
@@ -215,14 +221,14 @@ func passDown(near Stream, far gatepb.Gate_ConverseClient) error {
 	}
 }
 
-// hostsServer implements gatepb.DeskServer.
+// hostsServer implements nodepb.SubmittersServer.
 type hostsServer struct {
-	gatepb.UnimplementedDeskServer
-	hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
+	nodepb.UnimplementedSubmittersServer
+	hosts func(context.Context, *nodepb.HostsRequest) (*nodepb.HostsResponse, error)
 }
 
-// Hosts implements gatepb.DeskServer.
-func (d *hostsServer) Hosts(ctx context.Context, q *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
+// Hosts implements nodepb.SubmittersServer.
+func (d *hostsServer) Hosts(ctx context.Context, q *nodepb.HostsRequest) (*nodepb.HostsResponse, error) {
 	if d.hosts == nil {
 		return nil, control.Status(fmt.Errorf("%w: this helper has no list of hosts", overlay.ErrUnreachable))
 	}

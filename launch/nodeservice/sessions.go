@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -77,7 +77,7 @@ func (s *sessions) wait() {
 }
 
 // reach returns a client of a node's service. Call done when it is no longer needed.
-func (s *sessions) reach(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
+func (s *sessions) reach(ctx context.Context, node overlay.NodeID) (nodepb.NodeServiceClient, func(), error) {
 	r, err := s.get(node)
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +93,7 @@ func (s *sessions) reach(ctx context.Context, node overlay.NodeID) (gatepb.GateC
 		done()
 		return nil, nil, fmt.Errorf("the node service of %v: %w", node, r.err)
 	}
-	return gatepb.NewGateClient(r.session.Conn()), done, nil
+	return nodepb.NewNodeServiceClient(r.session.Conn()), done, nil
 }
 
 func (s *sessions) get(node overlay.NodeID) (*reached, error) {

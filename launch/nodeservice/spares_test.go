@@ -8,22 +8,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-func joins(node string, ranks ...uint32) *gatepb.ToNode {
-	return &gatepb.ToNode{Say: &gatepb.ToNode_Join{Join: &gatepb.Join{Node: &gatepb.NodeOfJob{Node: node, Ranks: ranks}}}}
+func joins(node string, ranks ...uint32) *nodepb.ToNode {
+	return &nodepb.ToNode{Say: &nodepb.ToNode_Join{Join: &nodepb.Join{Node: &nodepb.NodeOfJob{Node: node, Ranks: ranks}}}}
 }
 
 // A process that replaces another one learns its number, and all replacements so far.
 func TestReplacement(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("echo $ISTHMUS_RANK $ISTHMUS_SIZE $ISTHMUS_SPARES $ISTHMUS_REPLACEMENTS", func(s *gatepb.Start) {
-		s.Size, s.Spares, s.Replacements, s.Processes = 3, 4, []uint32{2, 0}, []*gatepb.Process{{Rank: 4}}
-		s.Environment = gatepb.Bytes([]string{"ISTHMUS_SPARES=9"})
+	c.runs("echo $ISTHMUS_RANK $ISTHMUS_SIZE $ISTHMUS_SPARES $ISTHMUS_REPLACEMENTS", func(s *nodepb.Start) {
+		s.Size, s.Spares, s.Replacements, s.Processes = 3, 4, []uint32{2, 0}, []*nodepb.Process{{Rank: 4}}
+		s.Environment = nodepb.Bytes([]string{"ISTHMUS_SPARES=9"})
 	})
 	for {
 		if m := c.hear(); m.GetOutput() != nil {
@@ -34,18 +34,18 @@ func TestReplacement(t *testing.T) {
 		}
 	}
 	c.listen()
-	for what, s := range map[string]*gatepb.Start{
-		"rank 1, replica 0 of a job of 1 ranks":        {Spares: 1, Processes: []*gatepb.Process{{Rank: 1}}},
+	for what, s := range map[string]*nodepb.Start{
+		"rank 1, replica 0 of a job of 1 ranks":        {Spares: 1, Processes: []*nodepb.Process{{Rank: 1}}},
 		"processes with 1 spare numbers replace [1]":   {Spares: 1, Replacements: []uint32{1}},
 		"processes with 1 spare numbers replace [0 0]": {Spares: 1, Replacements: []uint32{0, 0}},
 		"2 spare numbers replace [2]":                  {Spares: 2, Replicas: 2, Replacements: []uint32{2}},
-		"rank 3, replica 0 of a job of 1 ranks":        {Spares: 2, Replicas: 2, Replacements: []uint32{1}, Processes: []*gatepb.Process{{Rank: 3}}},
-		"rank 2, replica 1 of a job of 1 ranks":        {Spares: 2, Replicas: 2, Replacements: []uint32{1}, Processes: []*gatepb.Process{{Rank: 2, Copy: 1}}},
-		"rank 1, replica 0 of a job of 1 ranks.":       {Spares: 2, Replicas: 2, Replacements: []uint32{1}, Processes: []*gatepb.Process{{Rank: 1}}},
+		"rank 3, replica 0 of a job of 1 ranks":        {Spares: 2, Replicas: 2, Replacements: []uint32{1}, Processes: []*nodepb.Process{{Rank: 3}}},
+		"rank 2, replica 1 of a job of 1 ranks":        {Spares: 2, Replicas: 2, Replacements: []uint32{1}, Processes: []*nodepb.Process{{Rank: 2, Copy: 1}}},
+		"rank 1, replica 0 of a job of 1 ranks.":       {Spares: 2, Replicas: 2, Replacements: []uint32{1}, Processes: []*nodepb.Process{{Rank: 1}}},
 		"4294967295 spare numbers for 1 ranks":         {Spares: 1<<32 - 1},
 	} {
 		c := h.talk().booked()
-		s.Argv = gatepb.Bytes([]string{"true"})
+		s.Argv = nodepb.Bytes([]string{"true"})
 		if m := c.start(s); !strings.Contains(string(m.GetRefused().GetText()), strings.TrimSuffix(what, ".")) {
 			t.Errorf("the node says %v, want %s", m, what)
 		}
@@ -57,9 +57,9 @@ func TestReplacement(t *testing.T) {
 func TestNewcomer(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("echo $ISTHMUS_RANK $ISTHMUS_SIZE $ISTHMUS_COPY $ISTHMUS_COPIES $ISTHMUS_SPARES ${ISTHMUS_REPLACEMENTS-none} $ISTHMUS_PROCESS; sleep 1000", func(s *gatepb.Start) {
-		s.Size, s.Replicas, s.Spares, s.Replacements, s.Processes = 3, 2, 4, []uint32{2, 4}, []*gatepb.Process{{Rank: 7}}
-		s.Environment = gatepb.Bytes([]string{"ISTHMUS_PROCESS=9"})
+	c.runs("echo $ISTHMUS_RANK $ISTHMUS_SIZE $ISTHMUS_COPY $ISTHMUS_COPIES $ISTHMUS_SPARES ${ISTHMUS_REPLACEMENTS-none} $ISTHMUS_PROCESS; sleep 1000", func(s *nodepb.Start) {
+		s.Size, s.Replicas, s.Spares, s.Replacements, s.Processes = 3, 2, 4, []uint32{2, 4}, []*nodepb.Process{{Rank: 7}}
+		s.Environment = nodepb.Bytes([]string{"ISTHMUS_PROCESS=9"})
 	})
 	for {
 		if m := c.hear(); m.GetOutput() != nil {
@@ -70,7 +70,7 @@ func TestNewcomer(t *testing.T) {
 		}
 	}
 	all, err := h.list(Asker{})
-	if err != nil || len(all.Jobs) != 1 || fmt.Sprint(all.Jobs[0].Places) != fmt.Sprint([]*gatepb.Process{{Rank: 1, Copy: 1}}) {
+	if err != nil || len(all.Jobs) != 1 || fmt.Sprint(all.Jobs[0].Places) != fmt.Sprint([]*nodepb.Process{{Rank: 1, Copy: 1}}) {
 		t.Errorf("the job is listed as %v, %v", all, err)
 	}
 	c.cancel()
@@ -84,7 +84,7 @@ func TestJoin(t *testing.T) {
 		o.Dead = func(_ overlay.JobID, ranks []uint32, why string) { said <- fmt.Sprint(ranks) }
 		o.Forget = func(overlay.JobID) {}
 	})
-	refused := func(c *talk, m *gatepb.ToNode, why string) {
+	refused := func(c *talk, m *nodepb.ToNode, why string) {
 		t.Helper()
 		c.say(m)
 		for {
@@ -102,9 +102,9 @@ func TestJoin(t *testing.T) {
 	refused(plain, joins("there/n1", 2), "no job with spares was committed here")
 	plain.cancel()
 	c := h.talk().booked()
-	c.runs("sleep 1000", func(s *gatepb.Start) {
-		s.Size, s.Spares, s.Processes = 2, 2, []*gatepb.Process{{}}
-		s.Nodes = []*gatepb.NodeOfJob{{Node: here.String(), Ranks: []uint32{0}}, {Node: "there/n1", Ranks: []uint32{1}}}
+	c.runs("sleep 1000", func(s *nodepb.Start) {
+		s.Size, s.Spares, s.Processes = 2, 2, []*nodepb.Process{{}}
+		s.Nodes = []*nodepb.NodeOfJob{{Node: here.String(), Ranks: []uint32{0}}, {Node: "there/n1", Ranks: []uint32{1}}}
 	})
 	for c.hear().GetCommitted() == nil {
 	}
@@ -118,8 +118,8 @@ func TestJoin(t *testing.T) {
 			}
 		}
 	})
-	dead := func(n uint32) *gatepb.ToNode {
-		return &gatepb.ToNode{Say: &gatepb.ToNode_Dead{Dead: &gatepb.Dead{Processes: []uint32{n}}}}
+	dead := func(n uint32) *nodepb.ToNode {
+		return &nodepb.ToNode{Say: &nodepb.ToNode_Dead{Dead: &nodepb.Dead{Processes: []uint32{n}}}}
 	}
 	refused(c, dead(4), "the death of process 4 of 4")
 	c.say(dead(3))
@@ -133,7 +133,7 @@ func TestJoin(t *testing.T) {
 func TestTakenForDead(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("sleep 1000", func(s *gatepb.Start) { s.Size, s.Spares, s.Processes = 3, 1, []*gatepb.Process{{}} })
+	c.runs("sleep 1000", func(s *nodepb.Start) { s.Size, s.Spares, s.Processes = 3, 1, []*nodepb.Process{{}} })
 	for c.hear().GetCommitted() == nil {
 	}
 	var b *booking

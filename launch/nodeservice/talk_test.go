@@ -16,7 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -122,13 +122,13 @@ func (h *host) empty() {
 // pipe is a stream in memory.
 type pipe struct {
 	ctx  context.Context
-	up   chan *gatepb.ToNode
-	down chan *gatepb.ToSubmitter
+	up   chan *nodepb.ToNode
+	down chan *nodepb.ToSubmitter
 }
 
 func (p *pipe) Context() context.Context { return p.ctx }
 
-func (p *pipe) Send(m *gatepb.ToSubmitter) error {
+func (p *pipe) Send(m *nodepb.ToSubmitter) error {
 	select {
 	case p.down <- m:
 		return nil
@@ -137,7 +137,7 @@ func (p *pipe) Send(m *gatepb.ToSubmitter) error {
 	}
 }
 
-func (p *pipe) Recv() (*gatepb.ToNode, error) {
+func (p *pipe) Recv() (*nodepb.ToNode, error) {
 	select {
 	case m, ok := <-p.up:
 		if !ok {
@@ -155,7 +155,7 @@ type talk struct {
 	who   Asker
 	job   jobkey.Key
 	id    []byte // of the reservation
-	hold  *gatepb.Hold
+	hold  *nodepb.Hold
 	pipe  *pipe
 	hang  context.CancelFunc // breaks the stream
 	ended chan error         // result of Converse
@@ -177,7 +177,7 @@ func (h *host) talk() *talk {
 // automatically.
 func (t *talk) open() {
 	ctx, hang := context.WithCancel(t.h.ctx)
-	t.pipe = &pipe{ctx, make(chan *gatepb.ToNode), make(chan *gatepb.ToSubmitter)}
+	t.pipe = &pipe{ctx, make(chan *nodepb.ToNode), make(chan *nodepb.ToSubmitter)}
 	t.hang, t.ended = hang, make(chan error, 1)
 	who, p, ended := t.who, t.pipe, t.ended
 	go func() { // ends with the stream
@@ -187,7 +187,7 @@ func (t *talk) open() {
 	t.h.t.Cleanup(hang)
 }
 
-func (t *talk) say(m *gatepb.ToNode) {
+func (t *talk) say(m *nodepb.ToNode) {
 	t.h.t.Helper()
 	if t.pipe == nil {
 		t.open()
@@ -199,7 +199,7 @@ func (t *talk) say(m *gatepb.ToNode) {
 }
 
 // hear returns the next message, or nil at the end of the stream.
-func (t *talk) hear() *gatepb.ToSubmitter {
+func (t *talk) hear() *nodepb.ToSubmitter {
 	t.h.t.Helper()
 	select {
 	case m := <-t.pipe.down:
@@ -215,9 +215,9 @@ func (t *talk) hear() *gatepb.ToSubmitter {
 	}
 }
 
-func (t *talk) ask(processes int) *gatepb.ToSubmitter {
+func (t *talk) ask(processes int) *nodepb.ToSubmitter {
 	t.h.t.Helper()
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: t.id, Job: string(t.job.ID()), Processes: uint32(processes)}}})
+	t.say(&nodepb.ToNode{Say: &nodepb.ToNode_Ask{Ask: &nodepb.Ask{Key: t.id, Job: string(t.job.ID()), Processes: uint32(processes)}}})
 	m := t.hear()
 	if ok := m.GetOk(); ok != nil {
 		t.hold = ok.Hold
@@ -234,9 +234,9 @@ func (t *talk) booked() *talk {
 	return t
 }
 
-func (t *talk) attach(have uint64) *gatepb.ToSubmitter {
+func (t *talk) attach(have uint64) *nodepb.ToSubmitter {
 	t.h.t.Helper()
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: t.id, Hold: t.hold, Have: have}}})
+	t.say(&nodepb.ToNode{Say: &nodepb.ToNode_Attach{Attach: &nodepb.Attach{Key: t.id, Hold: t.hold, Have: have}}})
 	return t.hear()
 }
 
@@ -245,15 +245,15 @@ func (t *talk) manifest(name string, content []byte) {
 	if err != nil {
 		t.h.t.Fatal(err)
 	}
-	say := &gatepb.Manifest{Name: []byte(name), Mode: 0o700, Size: uint64(m.Size)}
+	say := &nodepb.Manifest{Name: []byte(name), Mode: 0o700, Size: uint64(m.Size)}
 	for _, sum := range m.Chunks {
 		say.Sums = append(say.Sums, slices.Clone(sum[:]))
 	}
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: say}})
+	t.say(&nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: say}})
 }
 
 func (t *talk) chunk(sum, data []byte) {
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Chunk{Chunk: &gatepb.Chunk{Sum: sum, Data: data}}})
+	t.say(&nodepb.ToNode{Say: &nodepb.ToNode_Chunk{Chunk: &nodepb.Chunk{Sum: sum, Data: data}}})
 }
 
 // brings stages a file of one chunk.
@@ -270,13 +270,13 @@ func (t *talk) brings(name, content string) {
 	}
 }
 
-func (t *talk) start(s *gatepb.Start) *gatepb.ToSubmitter {
+func (t *talk) start(s *nodepb.Start) *nodepb.ToSubmitter {
 	t.h.t.Helper()
 	s.Hold, s.JobKey, s.Size = t.hold, t.job.String(), max(s.Size, 1)
 	if s.Processes == nil {
-		s.Processes = []*gatepb.Process{{}}
+		s.Processes = []*nodepb.Process{{}}
 	}
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Start{Start: s}})
+	t.say(&nodepb.ToNode{Say: &nodepb.ToNode_Start{Start: s}})
 	for {
 		if m := t.hear(); m.GetEvent() == 0 {
 			return m
@@ -285,13 +285,13 @@ func (t *talk) start(s *gatepb.Start) *gatepb.ToSubmitter {
 }
 
 func (t *talk) commit() {
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Commit{Commit: &gatepb.Commit{Hold: t.hold}}})
+	t.say(&nodepb.ToNode{Say: &nodepb.ToNode_Commit{Commit: &nodepb.Commit{Hold: t.hold}}})
 }
 
 // runs starts a shell script and commits.
-func (t *talk) runs(script string, more func(*gatepb.Start)) {
+func (t *talk) runs(script string, more func(*nodepb.Start)) {
 	t.h.t.Helper()
-	s := &gatepb.Start{Argv: gatepb.Bytes([]string{"sh", "-c", script})}
+	s := &nodepb.Start{Argv: nodepb.Bytes([]string{"sh", "-c", script})}
 	if more != nil {
 		more(s)
 	}
@@ -302,17 +302,17 @@ func (t *talk) runs(script string, more func(*gatepb.Start)) {
 }
 
 func (t *talk) ack(event uint64) {
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Ack{Ack: &gatepb.Ack{Event: event}}})
+	t.say(&nodepb.ToNode{Say: &nodepb.ToNode_Ack{Ack: &nodepb.Ack{Event: event}}})
 }
 
 func (t *talk) cancel() {
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: t.id}}})
+	t.say(&nodepb.ToNode{Say: &nodepb.ToNode_Cancel{Cancel: &nodepb.Cancel{Key: t.id}}})
 }
 
 // received is what was received about a job.
 type received struct {
 	out, err, ended string
-	exits           map[uint32]*gatepb.Exited
+	exits           map[uint32]*nodepb.Exited
 	files           map[string]string
 	faults          []string
 	over            bool
@@ -321,26 +321,26 @@ type received struct {
 // listen receives and acknowledges everything until the stream ends.
 func (t *talk) listen() received {
 	t.h.t.Helper()
-	all := received{exits: map[uint32]*gatepb.Exited{}, files: map[string]string{}}
+	all := received{exits: map[uint32]*nodepb.Exited{}, files: map[string]string{}}
 	for {
 		m := t.hear()
 		if m == nil {
 			return all
 		}
 		switch say := m.Say.(type) {
-		case *gatepb.ToSubmitter_Output:
+		case *nodepb.ToSubmitter_Output:
 			if say.Output.Stderr {
 				all.err += string(say.Output.Data)
 			} else {
 				all.out += string(say.Output.Data)
 			}
-		case *gatepb.ToSubmitter_Exited:
+		case *nodepb.ToSubmitter_Exited:
 			all.exits[say.Exited.Process.Rank] = say.Exited
-		case *gatepb.ToSubmitter_File:
+		case *nodepb.ToSubmitter_File:
 			all.files[string(say.File.Name)] += string(say.File.Data) + string(say.File.Fault)
-		case *gatepb.ToSubmitter_Fault:
+		case *nodepb.ToSubmitter_Fault:
 			all.faults = append(all.faults, string(say.Fault.Text))
-		case *gatepb.ToSubmitter_Over:
+		case *nodepb.ToSubmitter_Over:
 			all.over, all.ended = true, string(say.Over.Ended)
 		}
 		if m.Event != 0 {
@@ -356,7 +356,7 @@ func TestWaitingOfAnAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ms, want := range map[uint64]time.Duration{0: 0, 1500: 1500 * time.Millisecond, math.MaxUint64: maxWaitedMs * time.Millisecond} {
-		m := &gatepb.Ask{Key: make([]byte, 16), Job: string(key.ID()), Processes: 1, Queue: ms > 0, WaitedMs: ms}
+		m := &nodepb.Ask{Key: make([]byte, 16), Job: string(key.ID()), Processes: 1, Queue: ms > 0, WaitedMs: ms}
 		if a, err := askOf(m); err != nil || a.Waited != want || a.Queue != (ms > 0) {
 			t.Errorf("%d ms: %+v, %v", ms, a, err)
 		}

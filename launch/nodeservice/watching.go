@@ -9,7 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/launch/gossip"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/watch"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -18,7 +18,7 @@ import (
 const MaxHang = time.Hour
 
 // hostsOf returns the nodes of a job that watch each other.
-func hostsOf(m *gatepb.Start) ([]watch.Host, gossip.Config, error) {
+func hostsOf(m *nodepb.Start) ([]watch.Host, gossip.Config, error) {
 	cfg := gossip.Config{Hang: time.Duration(m.HangMs) * time.Millisecond}
 	cfg.Ping = min(cfg.Hang, time.Second)
 	if cfg.Hang > MaxHang {
@@ -109,7 +109,7 @@ func (b *booking) reportAbsent(p *program) {
 
 // reportDead reports processes that have died, as the submitter says. Their own node's helper knows of
 // those only that had joined the job.
-func (b *booking) reportDead(m *gatepb.Dead) error {
+func (b *booking) reportDead(m *nodepb.Dead) error {
 	p := b.begun.Load()
 	switch {
 	case p == nil || p.replicas < 2 && p.spares == 0:
@@ -130,7 +130,7 @@ func (b *booking) reportDead(m *gatepb.Dead) error {
 }
 
 // join has another node watched, which joins the job.
-func (b *booking) join(m *gatepb.Join) error {
+func (b *booking) join(m *nodepb.Join) error {
 	node, err := overlay.ParseNodeID(m.GetNode().GetNode())
 	if err != nil {
 		return err
@@ -175,8 +175,8 @@ func (b *booking) takeForDead(node overlay.NodeID) {
 	})
 }
 
-func (b *booking) takenForDead() *gatepb.ToSubmitter {
-	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_TakenForDead{TakenForDead: &gatepb.TakenForDead{Nodes: slices.Clone(b.dead)}}}
+func (b *booking) takenForDead() *nodepb.ToSubmitter {
+	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_TakenForDead{TakenForDead: &nodepb.TakenForDead{Nodes: slices.Clone(b.dead)}}}
 }
 
 // forgetAtEnd has the deaths of the job's processes forgotten once no process is left, or this node
@@ -214,7 +214,7 @@ func (c *carrier) Send(ctx context.Context, to overlay.NodeID, message []byte) e
 		return err
 	}
 	defer done()
-	_, err = there.Gossip(ctx, &gatepb.GossipRequest{Job: string(c.job), From: c.k.opts.Node.Key(), Message: message})
+	_, err = there.Gossip(ctx, &nodepb.GossipRequest{Job: string(c.job), From: c.k.opts.Node.Key(), Message: message})
 	if err = control.FromStatus(err); errors.Is(err, overlay.ErrUnknownProcess) {
 		return fmt.Errorf("%w: %w", watch.ErrOver, err)
 	}

@@ -21,13 +21,13 @@ func TestBookingIsThePlanOfAllThatAnswer(t *testing.T) {
 		strategy := []allocate.Strategy{allocate.Spread{}, allocate.Concentrate{}}[seed%2]
 		var candidates []Candidate
 		var free []allocate.Host
-		gates := map[overlay.NodeID]*Node{}
+		services := map[overlay.NodeID]*Node{}
 		dead := map[overlay.NodeID]bool{}
 		for i := range hosts {
 			c := Candidate{nodeName(i), time.Duration(i), 0, Key{1, byte(i), byte(i >> 8)}}
 			candidates = append(candidates, c)
 			policy := Policy{Jobs: rng.IntN(8), Processes: 1 + rng.IntN(4)}
-			gates[c.Node] = newNode(t, policy)
+			services[c.Node] = newNode(t, policy)
 			switch {
 			case rng.IntN(10) == 0:
 				dead[c.Node] = true
@@ -48,7 +48,7 @@ func TestBookingIsThePlanOfAllThatAnswer(t *testing.T) {
 				if dead[m.To] {
 					continue
 				}
-				answer, actions := gates[m.To].Receive(person(0), m.Message, now)
+				answer, actions := services[m.To].Receive(person(0), m.Message, now)
 				for _, a := range actions {
 					launched[m.To] += len(a.(Launch).Processes)
 				}
@@ -62,7 +62,7 @@ func TestBookingIsThePlanOfAllThatAnswer(t *testing.T) {
 		}
 		for _, m := range out { // the last commits
 			if !dead[m.To] {
-				gates[m.To].Receive(person(0), m.Message, now)
+				services[m.To].Receive(person(0), m.Message, now)
 			}
 		}
 		// Hosts that were not booked do not count: the paper's overbooking is bounded.
@@ -86,7 +86,7 @@ func TestBookingIsThePlanOfAllThatAnswer(t *testing.T) {
 		if len(launched) > 0 {
 			t.Errorf("seed %d: launched besides: %v", seed, launched)
 		}
-		for node, n := range gates {
+		for node, n := range services {
 			n.Tick(now.Add(time.Hour))
 			if list := n.List(); len(list) > 0 && list[0].State != Running {
 				t.Errorf("seed %d: %s keeps %s", seed, node, fmt.Sprint(list))

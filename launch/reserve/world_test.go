@@ -41,14 +41,14 @@ type scenario struct {
 // has no randomness of its own.
 type world struct {
 	*scenario
-	now   time.Time
-	gates []*Node
-	subs  []*Submission
-	alive []bool
-	net   []packet
-	runs  []run          // running processes
-	began map[string]int // launches ever, by node, key and by job, rank, copy
-	mute  bool           // messages are not delivered
+	now      time.Time
+	services []*Node
+	subs     []*Submission
+	alive    []bool
+	net      []packet
+	runs     []run          // running processes
+	began    map[string]int // launches ever, by node, key and by job, rank, copy
+	mute     bool           // messages are not delivered
 }
 
 // packet is a message in flight. Submitters are 0, 1, ..., nodes -1, -2, ...
@@ -80,7 +80,7 @@ func newWorld(t testing.TB, sc *scenario) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.gates = append(w.gates, n)
+		w.services = append(w.services, n)
 	}
 	for i := range sc.subs {
 		var candidates []Candidate
@@ -103,7 +103,7 @@ func newWorld(t testing.TB, sc *scenario) *world {
 
 func (w *world) submit(sub int, out []Send) {
 	for _, s := range out {
-		for i := range w.gates {
+		for i := range w.services {
 			if nodeName(i) == s.To {
 				w.put(packet{from: sub, to: -1 - i, m: s.Message})
 			}
@@ -155,7 +155,7 @@ func (w *world) deliver(p packet, answer fate) error {
 		return nil
 	}
 	node := -1 - p.to
-	m, actions := w.gates[node].Receive(person(p.from), p.m, w.now)
+	m, actions := w.services[node].Receive(person(p.from), p.m, w.now)
 	if err := w.act(node, actions); err != nil || m == nil || answer == never {
 		return err
 	}
@@ -184,7 +184,7 @@ func (w *world) next() time.Time {
 			next = t
 		}
 	}
-	for _, n := range w.gates {
+	for _, n := range w.services {
 		soon(n.Next())
 	}
 	for i, s := range w.subs {
@@ -198,7 +198,7 @@ func (w *world) next() time.Time {
 // tick advances time to the next deadline.
 func (w *world) tick() error {
 	w.now = w.next()
-	for i, n := range w.gates {
+	for i, n := range w.services {
 		if err := w.act(i, n.Tick(w.now)); err != nil {
 			return err
 		}
@@ -214,12 +214,12 @@ func (w *world) tick() error {
 func (w *world) exit(i int) {
 	r := w.runs[i]
 	w.runs = slices.Delete(w.runs, i, i+1)
-	w.gates[r.node].Exited(r.key)
+	w.services[r.node].Exited(r.key)
 }
 
 func (w *world) killNode(i int) {
-	n, _ := NewNode(w.gates[i].boot+1, w.policy) // the policy was valid before
-	w.gates[i] = n
+	n, _ := NewNode(w.services[i].boot+1, w.policy) // the policy was valid before
+	w.services[i] = n
 	w.runs = slices.DeleteFunc(w.runs, func(r run) bool { return r.node == i })
 }
 
@@ -295,7 +295,7 @@ func (w *world) moves() []move {
 			add(fmt.Sprint("kill submitter ", i), func(w *world) error { w.subDeaths--; w.alive[i] = false; return nil })
 		}
 	}
-	for i, n := range w.gates {
+	for i, n := range w.services {
 		if w.nodeDeaths > 0 && len(n.held) > 0 {
 			add(fmt.Sprint("kill node ", i), func(w *world) error { w.nodeDeaths--; w.killNode(i); return nil })
 		}
@@ -305,7 +305,7 @@ func (w *world) moves() []move {
 
 // wrong checks the invariants.
 func (w *world) wrong() error {
-	for i, n := range w.gates {
+	for i, n := range w.services {
 		if len(n.held) > n.policy.Jobs {
 			return fmt.Errorf("node %d has %d jobs, its owner allows %d", i, len(n.held), n.policy.Jobs)
 		}
@@ -353,7 +353,7 @@ func (w *world) quiet() error {
 
 // ended checks a world in which nothing is due and no message is in flight.
 func (w *world) ended() error {
-	for i, n := range w.gates {
+	for i, n := range w.services {
 		for key, r := range n.held {
 			if r.state == Held || r.state == starts {
 				return fmt.Errorf("node %d keeps %v %s", i, key, r.state)
@@ -393,9 +393,9 @@ func (w *world) clone() *world {
 	c := *w
 	sc := *w.scenario
 	c.scenario = &sc
-	c.gates, c.subs = slices.Clone(w.gates), slices.Clone(w.subs)
-	for i, n := range c.gates {
-		c.gates[i] = n.clone()
+	c.services, c.subs = slices.Clone(w.services), slices.Clone(w.subs)
+	for i, n := range c.services {
+		c.services[i] = n.clone()
 	}
 	for i, s := range c.subs {
 		c.subs[i] = s.clone()
@@ -446,7 +446,7 @@ func (w *world) code() string {
 	}
 	text := func(s string) { num(len(s)); b = append(b, s...) }
 	num(w.lost, w.twice, w.late, w.subDeaths, w.nodeDeaths, w.drops, w.stops)
-	for _, n := range w.gates {
+	for _, n := range w.services {
 		num(int(n.boot), int(n.serial), len(n.held), len(n.used))
 		for _, r := range slices.SortedFunc(maps.Values(n.held), byHold) {
 			b = append(b, r.ask.Key[:2]...)

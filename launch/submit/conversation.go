@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -33,7 +33,7 @@ const (
 // event is what a conversation reports to the driver.
 type event struct {
 	from *conversation
-	say  *gatepb.ToSubmitter // a message from the node; nil: one of the fields below
+	say  *nodepb.ToSubmitter // a message from the node; nil: one of the fields below
 
 	unreachable error // the first stream could not be opened: the node received nothing
 	broken      error // a stream broke, and the conversation opens another
@@ -77,18 +77,18 @@ func (e event) rank() int {
 type conversation struct {
 	node   overlay.NodeID
 	key    reserve.Key
-	ask    *gatepb.ToNode
+	ask    *nodepb.ToNode
 	open   func(context.Context) (stream, error)
 	events chan<- event
 	sink   *sink // receives output and files
 	stage  *stager
 	feed   *feeder             // nil unless the job has input
-	out    chan *gatepb.ToNode // messages from the driver; on overflow the driver repeats them
+	out    chan *nodepb.ToNode // messages from the driver; on overflow the driver repeats them
 	wake   chan struct{}       // there may be more to send
 	done   chan struct{}       // closed when serve has returned
 
 	mu     sync.Mutex // guards the fields below
-	hold   *gatepb.Hold
+	hold   *nodepb.Hold
 	cancel bool   // Cancel was sent: later streams open with it
 	have   uint64 // the last event received
 	owed   int    // bytes of unacknowledged events
@@ -99,17 +99,17 @@ type conversation struct {
 	failed bool // it ends the job: only what the driver sends is still sent
 }
 
-// stream is a Gate.Converse stream.
+// stream is a NodeService.Converse stream.
 type stream interface {
-	Send(*gatepb.ToNode) error
-	Recv() (*gatepb.ToSubmitter, error)
+	Send(*nodepb.ToNode) error
+	Recv() (*nodepb.ToSubmitter, error)
 }
 
 // errEnded means that a conversation has ended normally.
 var errEnded = errors.New("the conversation has ended")
 
 // sendMessage queues a message, or drops it when the queue is full: the driver repeats it.
-func (c *conversation) sendMessage(m *gatepb.ToNode) {
+func (c *conversation) sendMessage(m *nodepb.ToNode) {
 	if m.GetCancel() != nil {
 		c.mu.Lock()
 		c.cancel = true
@@ -299,14 +299,14 @@ func (c *conversation) attempt(life context.Context, again bool) (heard bool, er
 }
 
 // opening returns the first message of a stream.
-func (c *conversation) opening() *gatepb.ToNode {
+func (c *conversation) opening() *nodepb.ToNode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.cancel:
-		return &gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}}
+		return &nodepb.ToNode{Say: &nodepb.ToNode_Cancel{Cancel: &nodepb.Cancel{Key: c.key[:]}}}
 	case c.hold != nil:
-		return &gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.key[:], Hold: c.hold, Have: c.have}}}
+		return &nodepb.ToNode{Say: &nodepb.ToNode_Attach{Attach: &nodepb.Attach{Key: c.key[:], Hold: c.hold, Have: c.have}}}
 	}
 	return c.ask
 }
@@ -346,7 +346,7 @@ func (c *conversation) send(ctx, life context.Context, s stream) {
 }
 
 // next returns the next message to send, nil if there is none.
-func (c *conversation) next() (*gatepb.ToNode, error) {
+func (c *conversation) next() (*nodepb.ToNode, error) {
 	select {
 	case m := <-c.out:
 		return m, nil
@@ -367,47 +367,47 @@ func (c *conversation) next() (*gatepb.ToNode, error) {
 }
 
 // ack returns an acknowledgement if one is due.
-func (c *conversation) ack() *gatepb.ToNode {
+func (c *conversation) ack() *nodepb.ToNode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.ackNow || c.acked == c.have {
 		return nil
 	}
 	c.acked, c.owed, c.ackNow = c.have, 0, false
-	return &gatepb.ToNode{Say: &gatepb.ToNode_Ack{Ack: &gatepb.Ack{Event: c.have}}}
+	return &nodepb.ToNode{Say: &nodepb.ToNode_Ack{Ack: &nodepb.Ack{Event: c.have}}}
 }
 
 // receive handles a message from the node. An error ends the stream.
-func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error {
+func (c *conversation) receive(ctx context.Context, m *nodepb.ToSubmitter) error {
 	if m.Event > 0 {
 		return c.handle(ctx, m)
 	}
 	switch say := m.Say.(type) {
-	case *gatepb.ToSubmitter_Missing:
+	case *nodepb.ToSubmitter_Missing:
 		c.stage.missing(say.Missing)
 		c.poke()
 		return nil
-	case *gatepb.ToSubmitter_Stored:
+	case *nodepb.ToSubmitter_Stored:
 		if c.stage.stored(say.Stored) {
 			c.emit(ctx, event{staged: true})
 		}
 		c.poke()
 		return nil
-	case *gatepb.ToSubmitter_Taken:
+	case *nodepb.ToSubmitter_Taken:
 		if c.feed != nil {
 			c.feed.acknowledged(say.Taken.Bytes)
 			c.feed.demanded(say.Taken.Bytes, say.Taken.Wants)
 			c.poke()
 		}
 		return nil
-	case *gatepb.ToSubmitter_Ok:
+	case *nodepb.ToSubmitter_Ok:
 		c.mu.Lock()
 		c.hold = say.Ok.Hold
 		c.mu.Unlock()
 		if c.feed != nil {
 			c.feed.setDemand(say.Ok.Wants)
 		}
-	case *gatepb.ToSubmitter_Nok, *gatepb.ToSubmitter_Cancelled:
+	case *nodepb.ToSubmitter_Nok, *nodepb.ToSubmitter_Cancelled:
 		c.mu.Lock()
 		c.ended = true
 		c.mu.Unlock()
@@ -417,7 +417,7 @@ func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error
 }
 
 // handle handles an event: each counts once, in order.
-func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error {
+func (c *conversation) handle(ctx context.Context, m *nodepb.ToSubmitter) error {
 	c.mu.Lock()
 	have := c.have
 	c.mu.Unlock()
@@ -430,12 +430,12 @@ func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error 
 	var err error
 	size := 64
 	switch say := m.Say.(type) {
-	case *gatepb.ToSubmitter_Output:
+	case *nodepb.ToSubmitter_Output:
 		size += len(say.Output.Data)
 		err = c.sink.output(c.node, say.Output)
-	case *gatepb.ToSubmitter_Exited:
+	case *nodepb.ToSubmitter_Exited:
 		err = c.sink.ended(processOf(say.Exited.Process), say.Exited)
-	case *gatepb.ToSubmitter_File:
+	case *nodepb.ToSubmitter_File:
 		size += len(say.File.Data)
 		c.sink.file(c.node, say.File)
 	}

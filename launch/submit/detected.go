@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -81,7 +81,7 @@ func (v *detected) decide(live []overlay.NodeID) (dead []overlay.NodeID) {
 var errTakenForDead = errors.New("other hosts of the job have taken the node for dead")
 
 // takenForDead handles that a node has taken others for dead.
-func (d *driver) takenForDead(by overlay.NodeID, m *gatepb.TakenForDead, now time.Time) {
+func (d *driver) takenForDead(by overlay.NodeID, m *nodepb.TakenForDead, now time.Time) {
 	var nodes []overlay.NodeID
 	for _, name := range m.Nodes {
 		if node, err := overlay.ParseNodeID(name); err == nil {
@@ -121,7 +121,7 @@ func (d *driver) giveUp(node overlay.NodeID, why error) {
 	delete(d.detected.silent, node)
 	c := d.talks[node]
 	d.conversationEnded(c, why)
-	c.sendMessage(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}})
+	c.sendMessage(&nodepb.ToNode{Say: &nodepb.ToNode_Cancel{Cancel: &nodepb.Cancel{Key: c.key[:]}}})
 }
 
 // liveHosts returns the hosts with processes of the job that have not ended.

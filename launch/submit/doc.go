@@ -4,7 +4,7 @@
 // It lists hosts, orders them by latency, books some of them (package reserve), stages the files,
 // starts the processes, and then passes input, output, signals and exit statuses between them and
 // its caller. All messages to a node go through one conversation with that node's service (package
-// gatepb), by way of the local node's helper. It resumes a conversation that breaks; if that fails,
+// nodepb), by way of the local node's helper. It resumes a conversation that breaks; if that fails,
 // the node's processes count as lost.
 //
 // It knows no sites, links or relays: reaching a node is the helper's task. All state is in memory

@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -208,7 +208,7 @@ func (d *driver) do(sends []reserve.Send) {
 }
 
 // start returns the job's part of a Start; nil for other messages.
-func (d *driver) start(s reserve.Send) *gatepb.Start {
+func (d *driver) start(s reserve.Send) *nodepb.Start {
 	m, ok := s.Message.(reserve.Start)
 	if !ok {
 		return nil
@@ -220,9 +220,9 @@ func (d *driver) start(s reserve.Send) *gatepb.Start {
 	if d.replacement != nil {
 		return d.replacement.start(d, s.To)
 	}
-	return &gatepb.Start{
+	return &nodepb.Start{
 		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks), Spares: uint32(d.job.Replace),
-		Argv: gatepb.Bytes(d.job.Argv), Environment: gatepb.Bytes(d.environment()), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: gatepb.Bytes(d.job.Fetch),
+		Argv: nodepb.Bytes(d.job.Argv), Environment: nodepb.Bytes(d.environment()), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: nodepb.Bytes(d.job.Fetch),
 		Input: d.job.Stdin != nil && d.hasInput(run), Nodes: d.nodes(),
 		HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: d.replicas(),
 	}
@@ -253,12 +253,12 @@ func (d *driver) replicas() uint32 {
 
 // nodes returns the nodes of the job, which watch each other, and their processes by number:
 // replica c of rank k has c*n + k.
-func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
+func (d *driver) nodes() (all []*nodepb.NodeOfJob) {
 	if d.job.Independent && d.place.job.Copies > 1 {
 		return nil // the hosts need not learn of deaths
 	}
 	for _, p := range d.place.processes(d.sub.Plan()) {
-		n := &gatepb.NodeOfJob{Node: p.Node.Key()}
+		n := &nodepb.NodeOfJob{Node: p.Node.Key()}
 		for _, q := range p.Processes {
 			n.Ranks = append(n.Ranks, d.number(q))
 		}
@@ -277,7 +277,7 @@ func (d *driver) hasInput(all []allocate.Process) bool {
 func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 	c := &conversation{
 		node: node, key: ask.Key, ask: toNode(ask, nil), events: d.events, sink: d.sink,
-		out: make(chan *gatepb.ToNode, 64), wake: make(chan struct{}, 1), done: make(chan struct{}),
+		out: make(chan *nodepb.ToNode, 64), wake: make(chan struct{}, 1), done: make(chan struct{}),
 		open: func(ctx context.Context) (stream, error) { return d.grid.Client().Converse(nodeservice.At(ctx, node)) },
 	}
 	if d.job.Stdin != nil {
@@ -324,13 +324,13 @@ func (d *driver) handleEvent(e event) {
 }
 
 // handleMessage handles a message from a node.
-func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.Time) {
+func (d *driver) handleMessage(c *conversation, m *nodepb.ToSubmitter, now time.Time) {
 	switch say := m.Say.(type) {
-	case *gatepb.ToSubmitter_Exited:
+	case *nodepb.ToSubmitter_Exited:
 		d.ended(d.outcome.exited(c.node, say.Exited))
 		d.stopUnneeded()
 		d.progress(Progress{Step: "ended", Have: len(d.outcome.ended), Need: d.outcome.need})
-	case *gatepb.ToSubmitter_Over:
+	case *nodepb.ToSubmitter_Over:
 		d.over[c.node] = errors.New(cmp.Or(string(say.Over.Ended), "the node does not say how it ended"))
 		// Short processes may end before all nodes have started; their node is then no longer there
 		// to report that it committed.
@@ -340,9 +340,9 @@ func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.
 			d.endedBy = append(d.endedBy, fmt.Sprintf("%s ended it: %s", c.node, say.Over.Ended))
 		}
 		d.markMissing(c.node)
-	case *gatepb.ToSubmitter_Fault:
+	case *nodepb.ToSubmitter_Fault:
 		d.faulty(c, say.Fault, now)
-	case *gatepb.ToSubmitter_TakenForDead:
+	case *nodepb.ToSubmitter_TakenForDead:
 		d.takenForDead(c.node, say.TakenForDead, now)
 	default:
 		if r := fromNode(c.key, m, d.isOutdated); r != nil {
@@ -352,11 +352,11 @@ func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.
 }
 
 // faulty handles a node's fault: before the start another node may take its place.
-func (d *driver) faulty(c *conversation, f *gatepb.Fault, now time.Time) {
+func (d *driver) faulty(c *conversation, f *nodepb.Fault, now time.Time) {
 	why := fmt.Errorf("%s: %s %s", c.node, f.Text, f.Name)
 	if d.sub.Phase() == reserve.Planned {
 		d.drop(c.node, why, now)
-	} else if d.sub.Phase() > reserve.Planned && f.Code != gatepb.Fault_REPLACED {
+	} else if d.sub.Phase() > reserve.Planned && f.Code != nodepb.Fault_REPLACED {
 		d.failed(why)
 	}
 }
@@ -424,8 +424,8 @@ func (d *driver) sendDeaths(c *conversation) {
 	}
 }
 
-func deadMessage(dead []uint32) *gatepb.ToNode {
-	return &gatepb.ToNode{Say: &gatepb.ToNode_Dead{Dead: &gatepb.Dead{Processes: slices.Clone(dead), Why: "a signal ended it, or its host is lost"}}}
+func deadMessage(dead []uint32) *nodepb.ToNode {
+	return &nodepb.ToNode{Say: &nodepb.ToNode_Dead{Dead: &nodepb.Dead{Processes: slices.Clone(dead), Why: "a signal ended it, or its host is lost"}}}
 }
 
 // number returns the number of a process: replica c of rank k of n ranks has c*n + k.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -61,7 +61,7 @@ func (d *driver) end(cause error) {
 func (d *driver) signal(name string) {
 	for _, p := range d.places {
 		if d.over[p.Node] == nil {
-			d.talks[p.Node].sendMessage(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: name}}})
+			d.talks[p.Node].sendMessage(&nodepb.ToNode{Say: &nodepb.ToNode_Signal{Signal: &nodepb.Signal{Name: name}}})
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (d *driver) closeAll() {
 		if used[node] || c.hasEnded() {
 			continue
 		}
-		c.sendMessage(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}})
+		c.sendMessage(&nodepb.ToNode{Say: &nodepb.ToNode_Cancel{Cancel: &nodepb.Cancel{Key: c.key[:]}}})
 		if c.isHeld() {
 			rest = append(rest, c)
 		} else {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // Bounds on the input in flight.
@@ -180,7 +180,7 @@ func (f *feeder) hasJoined() bool {
 }
 
 // next returns the next piece to send, nil if there is none.
-func (f *feeder) next() *gatepb.ToNode {
+func (f *feeder) next() *nodepb.ToNode {
 	f.in.mu.Lock()
 	defer f.in.mu.Unlock()
 	if f.in.over || !f.hasJoined() {
@@ -192,11 +192,11 @@ func (f *feeder) next() *gatepb.ToNode {
 	if len(piece) == 0 && (!end || f.endSent) {
 		return nil
 	}
-	m := &gatepb.Input{Offset: f.sent, Data: append([]byte(nil), piece...), End: end}
+	m := &nodepb.Input{Offset: f.sent, Data: append([]byte(nil), piece...), End: end}
 	f.sent += uint64(len(piece))
 	f.most = max(f.most, f.sent)
 	f.endSent = end
-	return &gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: m}}
+	return &nodepb.ToNode{Say: &nodepb.ToNode_Input{Input: m}}
 }
 
 // acknowledged records how much the process took.

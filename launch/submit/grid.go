@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/latency"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -51,12 +51,12 @@ func NewGrid(conn grpc.ClientConnInterface) *Grid {
 func (g *Grid) Close() error { return g.close() }
 
 // Client returns the client of node services; contexts of nodeservice.At select the node.
-func (g *Grid) Client() gatepb.GateClient { return gatepb.NewGateClient(g.conn) }
+func (g *Grid) Client() nodepb.NodeServiceClient { return nodepb.NewNodeServiceClient(g.conn) }
 
 // Host is a host of the grid, with its distance.
 type Host struct {
 	allocate.Host
-	State  string        // up, away or unknown, as gatepb.Host has it
+	State  string        // up, away or unknown, as nodepb.Host has it
 	Silent time.Duration // how long it has not been up
 	Fault  error         // why it did not answer; nil if it did or was not asked
 	silent bool          // this node's helper asks it in the background, and has no answer
@@ -172,7 +172,7 @@ func (g *Grid) ping(ctx context.Context, node overlay.NodeID) ([]time.Duration, 
 	var times []time.Duration
 	for i := range probes + 1 {
 		start := time.Now()
-		if _, err := g.Client().Ping(ctx, &gatepb.PingRequest{}); err != nil {
+		if _, err := g.Client().Ping(ctx, &nodepb.PingRequest{}); err != nil {
 			return nil, plain(err)
 		}
 		if i > 0 {
@@ -190,7 +190,7 @@ func (g *Grid) Reservations(ctx context.Context, nodes []overlay.NodeID) map[ove
 		hosts[i].Node = n
 	}
 	silent := g.each(ctx, hosts, func(ctx context.Context, i int) error {
-		r, err := g.Client().Ping(ctx, &gatepb.PingRequest{})
+		r, err := g.Client().Ping(ctx, &nodepb.PingRequest{})
 		counts[i] = int(r.GetJobs())
 		return err
 	})

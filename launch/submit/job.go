@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -40,7 +40,7 @@ type Job struct {
 	Fetch   []string // names below the job's folder, or patterns of path.Match, of files to fetch from every host
 	FetchTo Fetcher  // receives them; required if there are any
 
-	Limits  []*gatepb.Limit
+	Limits  []*nodepb.Limit
 	Survive bool // see ranks.Job
 
 	// Independent makes replicas of ranks processes of their own, of a program that does not use the

@@ -16,7 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -45,7 +45,7 @@ type RunningJob struct {
 }
 
 // addLive adds what a host says of the job's processes there.
-func (j *RunningJob) addLive(there *gatepb.JobHere) {
+func (j *RunningJob) addLive(there *nodepb.JobHere) {
 	if there.Ranks == 0 || there.Ranks > allocate.MaxProcesses || j.Ranks > 0 && int(there.Ranks) != j.Ranks {
 		return // it has not started there, or the host contradicts the others
 	}
@@ -74,9 +74,9 @@ func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error
 	if stale != "" && g.Stale != nil {
 		g.Stale(stale)
 	}
-	answers := make([]*gatepb.JobsResponse, len(hosts))
+	answers := make([]*nodepb.JobsResponse, len(hosts))
 	silent := g.each(ctx, hosts, func(ctx context.Context, i int) (err error) {
-		answers[i], err = g.Client().Jobs(ctx, &gatepb.JobsRequest{})
+		answers[i], err = g.Client().Jobs(ctx, &nodepb.JobsRequest{})
 		return err
 	})
 	found := map[overlay.JobID]*RunningJob{}
@@ -95,7 +95,7 @@ func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error
 			j.Age = max(j.Age, time.Duration(there.AgeMs)*time.Millisecond)
 			j.addLive(there)
 			if len(j.Argv) == 0 {
-				j.Argv = gatepb.Words(there.Argv)
+				j.Argv = nodepb.Words(there.Argv)
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func (g *Grid) Kill(ctx context.Context, name string) (id overlay.JobID, ended i
 	}
 	counts := make([]int, len(hosts))
 	failed := g.each(ctx, hosts, func(ctx context.Context, i int) error {
-		r, err := g.Client().Kill(ctx, &gatepb.KillRequest{Job: string(j.ID)})
+		r, err := g.Client().Kill(ctx, &nodepb.KillRequest{Job: string(j.ID)})
 		counts[i] = int(r.GetReservations())
 		if status.Code(err) == codes.NotFound { // it ended by itself
 			return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/match"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -221,8 +221,8 @@ func (g *Grid) carries(ctx context.Context, w way) float64 {
 }
 
 // distances makes a host measure, and returns its results.
-func (g *Grid) distances(ctx context.Context, q question, bandwidth bool) map[overlay.NodeID]*gatepb.Distance {
-	m := &gatepb.MeasureRequest{Bandwidth: bandwidth}
+func (g *Grid) distances(ctx context.Context, q question, bandwidth bool) map[overlay.NodeID]*nodepb.Distance {
+	m := &nodepb.MeasureRequest{Bandwidth: bandwidth}
 	for _, n := range q.nodes {
 		m.Nodes = append(m.Nodes, n.Key())
 	}
@@ -230,7 +230,7 @@ func (g *Grid) distances(ctx context.Context, q question, bandwidth bool) map[ov
 	if err != nil {
 		return nil
 	}
-	known := map[overlay.NodeID]*gatepb.Distance{}
+	known := map[overlay.NodeID]*nodepb.Distance{}
 	for _, d := range r.Distances {
 		// Ignores results that were not requested.
 		if node, err := overlay.ParseNodeID(d.Node); err == nil && d.LatencyNs > 0 && d.LatencyNs < uint64(time.Minute) && slices.Contains(q.nodes, node) {

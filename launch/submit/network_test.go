@@ -11,7 +11,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/mapping"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -19,14 +19,14 @@ import (
 
 // Measure answers with the test's far and wide; other paths are unknown. No site may take part in
 // two bandwidth measurements at a time.
-func (w *world) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
+func (w *world) Measure(ctx context.Context, q *nodepb.MeasureRequest) (*nodepb.MeasureResponse, error) {
 	n, err := w.of(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &gatepb.MeasureResponse{}
+	r := &nodepb.MeasureResponse{}
 	for _, to := range q.Nodes {
-		d := &gatepb.Distance{Node: to, LatencyNs: uint64(w.far[n.name+" "+to])}
+		d := &nodepb.Distance{Node: to, LatencyNs: uint64(w.far[n.name+" "+to])}
 		if q.Bandwidth {
 			d.Bandwidth = uint64(w.wide[n.name+" "+to])
 			defer w.occupy(strings.Split(n.name, "/")[0], strings.Split(to, "/")[0])()

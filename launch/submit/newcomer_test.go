@@ -12,13 +12,13 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/marks"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // mark writes a mark into the process's standard output.
 func (p *process) mark(m marks.Mark) {
-	for _, v := range gatepb.Words(p.start.Environment) {
+	for _, v := range nodepb.Words(p.start.Environment) {
 		if secret, is := strings.CutPrefix(v, marks.Env+"="); is {
 			var text bytes.Buffer
 			marks.Write(&text, secret, m)
@@ -47,7 +47,7 @@ func TestAReplicaComesBack(t *testing.T) {
 	state := marks.NewID()
 	loaded, runs, printed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var joined sync.Once
-	starts := make(chan *gatepb.Start, 1)
+	starts := make(chan *nodepb.Start, 1)
 	w.nodes["a/n1"].life = killed
 	w.nodes["b/n1"].life = func(p *process) {
 		p.say("begin\none\n")
@@ -101,8 +101,8 @@ func TestAReplicaComesBack(t *testing.T) {
 		t.Errorf("reported: %q", got)
 	}
 	s := <-starts
-	if s.Size != 1 || s.Replicas != 2 || s.Spares != 2 || !slices.Equal(s.Replacements, []uint32{0}) || s.Processes[0].Rank != 2 || !slices.Contains(gatepb.Words(s.Environment), "ISTHMUS_REPLICA_TABLE=parallel") ||
-		!slices.Contains(gatepb.Words(s.Environment), "ISTHMUS_PLACES=a/n1:1") {
+	if s.Size != 1 || s.Replicas != 2 || s.Spares != 2 || !slices.Equal(s.Replacements, []uint32{0}) || s.Processes[0].Rank != 2 || !slices.Contains(nodepb.Words(s.Environment), "ISTHMUS_REPLICA_TABLE=parallel") ||
+		!slices.Contains(nodepb.Words(s.Environment), "ISTHMUS_PLACES=a/n1:1") {
 		t.Errorf("started with %v", s)
 	}
 	if r.Sources[0] != (overlay.NodeID{Site: "c", Name: "n1"}) {
@@ -245,7 +245,7 @@ func TestStreamOfNewcomer(t *testing.T) {
 		s.joins(9, processes['1'])
 		s.joins(10, processes["__232"[n]])
 		write := func(p allocate.Process, data []byte) {
-			if err := s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Data: data}); err != nil {
+			if err := s.output(overlay.NodeID{}, &nodepb.Output{Process: &nodepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Data: data}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -264,7 +264,7 @@ func TestStreamOfNewcomer(t *testing.T) {
 				write(p, text.Bytes()[:9])
 				write(p, text.Bytes()[9:])
 			case '.':
-				err = s.ended(p, &gatepb.Exited{})
+				err = s.ended(p, &nodepb.Exited{})
 			default:
 				err = s.ended(p, nil)
 			}
@@ -290,7 +290,7 @@ func TestNewcomerWithoutMark(t *testing.T) {
 	var err error
 	for range maxQueued>>20 + 1 {
 		text.Write(make([]byte, 1<<20))
-		err = s.output(overlay.NodeID{}, &gatepb.Output{Process: &gatepb.Process{Rank: 2}, Data: text.Bytes()})
+		err = s.output(overlay.NodeID{}, &nodepb.Output{Process: &nodepb.Process{Rank: 2}, Data: text.Bytes()})
 		text.Reset()
 	}
 	if err == nil || fmt.Sprint(err) != errMarkMissing.Error() {

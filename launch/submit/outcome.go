@@ -8,7 +8,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -73,7 +73,7 @@ func (d *death) String() string {
 
 // exited records the end of a process, and returns why the job must end, if it must, or which replica
 // has died. Only the first report on a process counts.
-func (o *outcome) exited(from overlay.NodeID, m *gatepb.Exited) (bad *ranks.ExitError, died *death) {
+func (o *outcome) exited(from overlay.NodeID, m *nodepb.Exited) (bad *ranks.ExitError, died *death) {
 	p := processOf(m.Process)
 	if o.ended[p] {
 		return nil, nil
@@ -94,7 +94,7 @@ func (o *outcome) exited(from overlay.NodeID, m *gatepb.Exited) (bad *ranks.Exit
 }
 
 // endedWell reports whether a process exited with status 0.
-func endedWell(m *gatepb.Exited) bool { return m.Status == 0 && m.Signal == "" && len(m.Text) == 0 }
+func endedWell(m *nodepb.Exited) bool { return m.Status == 0 && m.Signal == "" && len(m.Text) == 0 }
 
 // lost records that a process is unreachable. To its peers it counts as killed.
 func (o *outcome) lost(from overlay.NodeID, p allocate.Process, why error) (bad *ranks.ExitError, died *death) {

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -98,7 +98,7 @@ func reach(ctx context.Context, conn *grpc.ClientConn, helper string) error {
 }
 
 // List returns the helper's list of hosts, the nearest first. Its errors are *NoHelper and *NoList.
-func (g *Grid) List(ctx context.Context) (*gatepb.HostsResponse, error) {
+func (g *Grid) List(ctx context.Context) (*nodepb.HostsResponse, error) {
 	slow := time.AfterFunc(slowTime, func() {
 		if g.Slow != nil {
 			g.Slow(nil)
@@ -112,7 +112,7 @@ func (g *Grid) List(ctx context.Context) (*gatepb.HostsResponse, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	list, err := gatepb.NewDeskClient(g.conn).Hosts(ctx, &gatepb.HostsRequest{})
+	list, err := nodepb.NewSubmittersClient(g.conn).Hosts(ctx, &nodepb.HostsRequest{})
 	if err = control.FromStatus(err); errors.Is(err, overlay.ErrTimeout) && ctx.Err() != nil {
 		err = fmt.Errorf("%w: the helper has none, as its frontal has not answered it within %v, or that the broker", overlay.ErrTimeout, listTime)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gossip"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -24,7 +24,7 @@ import (
 type replaced struct {
 	ranked  []uint32            // the process, of those that the job began with, in whose place the process with spare number i is
 	all     []*replacement      // by the same index
-	joined  []*gatepb.NodeOfJob // hosts that have joined for them
+	joined  []*nodepb.NodeOfJob // hosts that have joined for them
 	tried   []overlay.NodeID    // hosts at which one was started, whether it ran or not
 	running int                 // submissions that have not ended, or not begun
 	waiting []*replacement      // those that have not begun
@@ -35,7 +35,7 @@ type replaced struct {
 }
 
 // send says a message to the hosts of the replacements.
-func (r *replaced) send(m *gatepb.ToNode) {
+func (r *replaced) send(m *nodepb.ToNode) {
 	for _, one := range r.all {
 		if slices.Contains(r.waiting, one) {
 			continue // it gets all when it begins
@@ -63,12 +63,12 @@ type replacement struct {
 	replicas uint32              // of its ranks
 	spares   int                 // likewise
 	env      []string            // of the job's processes
-	nodes    []*gatepb.NodeOfJob // of the job
-	out      chan *gatepb.ToNode // what the job's driver says to all nodes
+	nodes    []*nodepb.NodeOfJob // of the job
+	out      chan *nodepb.ToNode // what the job's driver says to all nodes
 	tell     func(event)         // tells the job's driver
 	ctx      context.Context     // of the submission
 	stop     context.CancelCauseFunc
-	held     []*gatepb.ToNode // said before the process was launched
+	held     []*nodepb.ToNode // said before the process was launched
 	at       *Placed          // of the job's driver: where it runs
 }
 
@@ -81,7 +81,7 @@ type ending struct {
 }
 
 // messages returns what the job's driver says; nil for the job's own driver.
-func (r *replacement) messages() <-chan *gatepb.ToNode {
+func (r *replacement) messages() <-chan *nodepb.ToNode {
 	if r == nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (d *driver) replace(lost allocate.Process, number int) {
 	ctx, stop := context.WithCancelCause(d.ctx)
 	r := &replacement{
 		number: number, rank: seat.Rank, replicas: d.replicas(), ranked: slices.Clone(d.replaced.ranked), ranks: d.place.job.Ranks, spares: d.job.Replace, env: d.environment(),
-		out: make(chan *gatepb.ToNode, 2*d.job.Replace+64), ctx: ctx, stop: stop,
+		out: make(chan *nodepb.ToNode, 2*d.job.Replace+64), ctx: ctx, stop: stop,
 		tell: func(e event) {
 			select {
 			case d.events <- e:
@@ -147,8 +147,8 @@ func (d *driver) bookNext() {
 }
 
 // liveNodes returns the nodes of the job that are not known to be lost, with their processes.
-func (d *driver) liveNodes() []*gatepb.NodeOfJob {
-	return slices.DeleteFunc(append(d.nodes(), d.replaced.joined...), func(n *gatepb.NodeOfJob) bool {
+func (d *driver) liveNodes() []*nodepb.NodeOfJob {
+	return slices.DeleteFunc(append(d.nodes(), d.replaced.joined...), func(n *nodepb.NodeOfJob) bool {
 		return !slices.ContainsFunc(n.Ranks, func(p uint32) bool { return !slices.Contains(d.dead, p) })
 	})
 }
@@ -245,12 +245,12 @@ func (r *replacement) attempt(g *Grid, j *Job, out *sink, without []overlay.Node
 }
 
 // start returns the Start of the replacement on a node.
-func (r *replacement) start(d *driver, at overlay.NodeID) *gatepb.Start {
-	here := &gatepb.NodeOfJob{Node: at.Key(), Ranks: []uint32{uint32(r.number)}}
-	return &gatepb.Start{
-		JobKey: d.job.Key.String(), Processes: []*gatepb.Process{{Rank: uint32(r.number)}}, Size: uint32(r.ranks),
+func (r *replacement) start(d *driver, at overlay.NodeID) *nodepb.Start {
+	here := &nodepb.NodeOfJob{Node: at.Key(), Ranks: []uint32{uint32(r.number)}}
+	return &nodepb.Start{
+		JobKey: d.job.Key.String(), Processes: []*nodepb.Process{{Rank: uint32(r.number)}}, Size: uint32(r.ranks),
 		Spares: uint32(r.spares), Replacements: r.ranked,
-		Argv: gatepb.Bytes(d.job.Argv), Environment: gatepb.Bytes(d.environment()), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: gatepb.Bytes(d.job.Fetch),
+		Argv: nodepb.Bytes(d.job.Argv), Environment: nodepb.Bytes(d.environment()), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: nodepb.Bytes(d.job.Fetch),
 		Nodes: append(slices.Clone(r.nodes), here), HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: r.replicas,
 	}
 }
@@ -269,7 +269,7 @@ func (r *replacement) launched(d *driver) {
 }
 
 // sendNodes says to the replacement's node what the job's driver says to all.
-func (d *driver) sendNodes(m *gatepb.ToNode) {
+func (d *driver) sendNodes(m *nodepb.ToNode) {
 	if d.sub.Phase() != reserve.Launched || d.places == nil {
 		d.replacement.held = append(d.replacement.held, m)
 		return
@@ -292,7 +292,7 @@ func (d *driver) replacementEvent(e event) {
 		d.replaced.books = nil
 		defer d.bookNext()
 		d.progress(Progress{Step: "joined", Who: fmt.Sprintf("process %d goes on with rank %d at %s", r.number, r.rank, r.at.Node)})
-		d.replaced.joined = append(d.replaced.joined, &gatepb.NodeOfJob{Node: r.at.Node.Key(), Ranks: []uint32{uint32(r.number)}})
+		d.replaced.joined = append(d.replaced.joined, &nodepb.NodeOfJob{Node: r.at.Node.Key(), Ranks: []uint32{uint32(r.number)}})
 		for _, p := range d.places {
 			d.sendJoined(d.talks[p.Node])
 		}
@@ -377,12 +377,12 @@ func (d *driver) sendJoined(c *conversation) {
 	}
 }
 
-func joinMessage(n *gatepb.NodeOfJob) *gatepb.ToNode {
-	return &gatepb.ToNode{Say: &gatepb.ToNode_Join{Join: &gatepb.Join{Node: n}}}
+func joinMessage(n *nodepb.NodeOfJob) *nodepb.ToNode {
+	return &nodepb.ToNode{Say: &nodepb.ToNode_Join{Join: &nodepb.Join{Node: n}}}
 }
 
 // isOutdated reports whether a node lacks what the job needs.
-func (d *driver) isOutdated(ok *gatepb.OK) bool {
+func (d *driver) isOutdated(ok *nodepb.OK) bool {
 	rejoins := d.job.Replace > 0 && d.replicas() > 1 || d.replacement != nil && d.replacement.replicas > 1
 	return d.replicas() > 1 && !ok.Replicas || rejoins && !ok.Newcomers || (d.job.Replace > 0 || d.replacement != nil) && !(ok.Spares && ok.Detects)
 }

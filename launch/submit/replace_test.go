@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -63,7 +63,7 @@ func TestReplace(t *testing.T) {
 		p.exit(137, "KILL")
 	}
 	w.nodes["b/n1"].life, w.nodes["d/n1"].life = killed, killed
-	starts := make(chan *gatepb.Start, 1)
+	starts := make(chan *nodepb.Start, 1)
 	w.nodes["e/n1"].life = func(p *process) {
 		starts <- p.start
 		p.say("number %d\n", p.Rank)
@@ -151,7 +151,7 @@ func TestReplaceWithASilentHost(t *testing.T) {
 			<-p.committed
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.breaks = func(*talk, *gatepb.ToNode) bool { return true }
+			b.breaks = func(*talk, *nodepb.ToNode) bool { return true }
 			p.stop()
 		}
 		j, told := replacing(t, io.Discard, 1)
@@ -171,13 +171,13 @@ func TestReplaceWithAHostLostBeforeTheLaunch(t *testing.T) {
 	again := []string{lost, "process 3 was lost: job <job> does not start: d/n1 refuses: unknown (no answer for 5s); process 4 replaces it", "process 4 goes on with rank 1 at e/n1"}
 	for _, tc := range []struct {
 		name     string
-		isSilent func(*gatepb.ToNode) bool // from which message on
+		isSilent func(*nodepb.ToNode) bool // from which message on
 		want     []string
 	}{
-		{"asked", func(m *gatepb.ToNode) bool { return m.GetAsk() != nil }, []string{lost, replaced}},
-		{"staging", func(m *gatepb.ToNode) bool { return m.GetManifest() != nil }, []string{lost, replaced}},
-		{"starting", func(m *gatepb.ToNode) bool { return m.GetStart() != nil }, again},
-		{"committing", func(m *gatepb.ToNode) bool { return m.GetCommit() != nil }, again},
+		{"asked", func(m *nodepb.ToNode) bool { return m.GetAsk() != nil }, []string{lost, replaced}},
+		{"staging", func(m *nodepb.ToNode) bool { return m.GetManifest() != nil }, []string{lost, replaced}},
+		{"starting", func(m *nodepb.ToNode) bool { return m.GetStart() != nil }, again},
+		{"committing", func(m *nodepb.ToNode) bool { return m.GetCommit() != nil }, again},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "input")
@@ -203,7 +203,7 @@ func TestReplaceWithAHostLostBeforeTheLaunch(t *testing.T) {
 					case <-over:
 					}
 				}
-				w.nodes["d/n1"].breaks = func(_ *talk, m *gatepb.ToNode) bool {
+				w.nodes["d/n1"].breaks = func(_ *talk, m *nodepb.ToNode) bool {
 					isSilent = isSilent || tc.isSilent(m)
 					return isSilent
 				}
@@ -231,9 +231,9 @@ func TestReplaceElsewhereThanBefore(t *testing.T) {
 		w.nodes[name].life = waits(1)
 	}
 	w.nodes["b/n1"].life = killed
-	w.nodes["d/n1"].breaks = func(c *talk, m *gatepb.ToNode) bool {
+	w.nodes["d/n1"].breaks = func(c *talk, m *nodepb.ToNode) bool {
 		if m.GetStart() != nil {
-			c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{What: gatepb.Refused_START, Reason: "invalid", Text: []byte("no disk")}}})
+			c.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Refused{Refused: &nodepb.Refused{What: nodepb.Refused_START, Reason: "invalid", Text: []byte("no disk")}}})
 		}
 		return false
 	}
@@ -263,7 +263,7 @@ func TestReplaceElsewhereThanAtALostSite(t *testing.T) {
 					<-p.committed
 					n.mu.Lock()
 					defer n.mu.Unlock()
-					n.breaks = func(*talk, *gatepb.ToNode) bool { return true }
+					n.breaks = func(*talk, *nodepb.ToNode) bool { return true }
 					p.stop()
 				}
 			}
@@ -308,7 +308,7 @@ func TestNotReplacedAtAFailedStart(t *testing.T) {
 func (p *process) takesForDead(nodes ...string) {
 	p.n.mu.Lock()
 	defer p.n.mu.Unlock()
-	p.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_TakenForDead{TakenForDead: &gatepb.TakenForDead{Nodes: nodes}}})
+	p.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_TakenForDead{TakenForDead: &nodepb.TakenForDead{Nodes: nodes}}})
 }
 
 // Hosts that others have taken for dead are given up although they answer: one of the job's first, and one of a

@@ -14,7 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -63,7 +63,7 @@ func TestAReplicaDies(t *testing.T) {
 		p.exit(0, "")
 	}
 	heard := make(chan struct{}) // of the death; the job could end before that otherwise
-	w.nodes["b/n1"].breaks = func(_ *talk, m *gatepb.ToNode) bool {
+	w.nodes["b/n1"].breaks = func(_ *talk, m *nodepb.ToNode) bool {
 		if m.GetDead() != nil {
 			close(heard)
 		}
@@ -316,7 +316,7 @@ func TestOutputOfAReplicaThatFails(t *testing.T) {
 		w := newWorld(t, "a/n1:1", "b/n1:1")
 		w.nodes["a/n1"].life = func(p *process) {
 			p.say("singular\n")
-			p.exits(&gatepb.Exited{Status: status, Text: fmt.Appendf(nil, "exit status %d", status)})
+			p.exits(&nodepb.Exited{Status: status, Text: fmt.Appendf(nil, "exit status %d", status)})
 		}
 		w.nodes["b/n1"].life = ends
 		var out buffer
@@ -351,7 +351,7 @@ func TestWhatReplicasAreTold(t *testing.T) {
 			for _, n := range s.Nodes {
 				nodes = append(nodes, n.Node, n.Ranks)
 			}
-			if fmt.Sprint(gatepb.Words(s.Environment)) != want || fmt.Sprint(nodes) != watched || s.Replicas != replicas || s.Input == independent {
+			if fmt.Sprint(nodepb.Words(s.Environment)) != want || fmt.Sprint(nodes) != watched || s.Replicas != replicas || s.Input == independent {
 				t.Errorf("independent %t: started with %v", independent, s)
 			}
 			if got := strings.Count(out.sorted(), "\n"); got != lines {
@@ -408,11 +408,11 @@ func TestFilesOfReplicas(t *testing.T) {
 		w := newWorld(t, "a/n1:1", "b/n1:1")
 		for name, n := range w.nodes {
 			n.life = func(p *process) {
-				for _, m := range []*gatepb.FileChunk{
+				for _, m := range []*nodepb.FileChunk{
 					{Name: []byte("sub/out"), Mode: 0o600, Data: []byte(name), End: name != c.killed}, // unless it dies, whole
 					{Name: []byte("none"), Fault: []byte("no such file on " + name), End: true},
 				} {
-					p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: m}})
+					p.event(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_File{File: m}})
 				}
 				if name == c.killed {
 					p.exit(137, "KILL")
@@ -446,11 +446,11 @@ func TestFilesOfReplicas(t *testing.T) {
 // Which replicas live is known from all hosts together.
 func TestLiveReplicas(t *testing.T) {
 	j := RunningJob{}
-	for _, there := range []*gatepb.JobHere{
-		{Ranks: 3, Replicas: 2, Places: []*gatepb.Process{{Rank: 1, Copy: 1}, {Rank: 7}}},
+	for _, there := range []*nodepb.JobHere{
+		{Ranks: 3, Replicas: 2, Places: []*nodepb.Process{{Rank: 1, Copy: 1}, {Rank: 7}}},
 		{State: "held"}, // by a host that is not used
-		{Ranks: 3, Replicas: 2, Places: []*gatepb.Process{{Rank: 0}, {Rank: 1}}},
-		{Ranks: 9, Replicas: 2, Places: []*gatepb.Process{{Rank: 2}}},
+		{Ranks: 3, Replicas: 2, Places: []*nodepb.Process{{Rank: 0}, {Rank: 1}}},
+		{Ranks: 9, Replicas: 2, Places: []*nodepb.Process{{Rank: 2}}},
 	} {
 		j.addLive(there)
 	}
@@ -458,7 +458,7 @@ func TestLiveReplicas(t *testing.T) {
 		t.Error(got)
 	}
 	alone := RunningJob{}
-	alone.addLive(&gatepb.JobHere{Ranks: 3, Places: []*gatepb.Process{{}}})
+	alone.addLive(&nodepb.JobHere{Ranks: 3, Places: []*nodepb.Process{{}}})
 	if alone.Ranks != 3 || alone.Replicas != 1 || alone.Live != nil {
 		t.Errorf("%+v", alone)
 	}
@@ -473,7 +473,7 @@ func TestASilentHostIsNotAwaited(t *testing.T) {
 			<-p.committed
 			p.n.mu.Lock()
 			defer p.n.mu.Unlock()
-			p.n.breaks = func(*talk, *gatepb.ToNode) bool { return true }
+			p.n.breaks = func(*talk, *nodepb.ToNode) bool { return true }
 			p.stop()
 		}
 		w.nodes["b/n1"].life = func(p *process) {
@@ -500,11 +500,11 @@ func TestASilentHostIsNotAwaited(t *testing.T) {
 func TestOutputOfNoReplica(t *testing.T) {
 	s := newSink(ranks.Lines(io.Discard, io.Discard), nil, func(int) int { return 2 })
 	from := overlay.NodeID{Site: "a", Name: "n1"}
-	out := &gatepb.Output{Process: &gatepb.Process{Rank: 1, Copy: 2}, Data: []byte("x")}
+	out := &nodepb.Output{Process: &nodepb.Process{Rank: 1, Copy: 2}, Data: []byte("x")}
 	if err := s.output(from, out); err == nil || err.Error() != "a/n1 has output of replica 2 of a job with 2" {
 		t.Error(err)
 	}
-	s.ended(processOf(out.Process), &gatepb.Exited{})
+	s.ended(processOf(out.Process), &nodepb.Exited{})
 }
 
 // Files come from a host that was heard to its end.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -66,7 +66,7 @@ func (s *sink) seat(p allocate.Process) allocate.Process {
 }
 
 // output forwards a process's output.
-func (s *sink) output(from overlay.NodeID, m *gatepb.Output) error {
+func (s *sink) output(from overlay.NodeID, m *nodepb.Output) error {
 	p, i := processOf(m.Process), 0
 	if m.Stderr {
 		i = 1
@@ -81,7 +81,7 @@ func (s *sink) output(from overlay.NodeID, m *gatepb.Output) error {
 
 // ended takes that a process will write no more: because its program ended by itself, or because it died, with a nil m with
 // its host. One that comes in place of a lost replica has an exit status of its own if it could not take that place.
-func (s *sink) ended(p allocate.Process, m *gatepb.Exited) error {
+func (s *sink) ended(p allocate.Process, m *nodepb.Exited) error {
 	seat := s.seat(p)
 	died := m == nil || m.Signal != "" || m.Status > 0 && p != seat
 	if s.replicas(seat.Rank) == 1 {
@@ -158,7 +158,7 @@ func (s *sink) close() (all []error) {
 }
 
 // file forwards a piece of a file. A file that fails does not end the job.
-func (s *sink) file(from overlay.NodeID, m *gatepb.FileChunk) {
+func (s *sink) file(from overlay.NodeID, m *nodepb.FileChunk) {
 	file := string(m.Name)
 	name := from.Key() + "/" + file
 	s.mu.Lock()

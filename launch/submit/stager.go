@@ -5,7 +5,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 )
 
@@ -63,7 +63,7 @@ func (s *stager) file() {
 }
 
 // next returns the next message to send, nil if there is none now.
-func (s *stager) next() (*gatepb.ToNode, error) {
+func (s *stager) next() (*nodepb.ToNode, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.active {
@@ -82,21 +82,21 @@ func (s *stager) next() (*gatepb.ToNode, error) {
 		return nil, err
 	}
 	s.count(0, int64(len(data)))
-	return &gatepb.ToNode{Say: &gatepb.ToNode_Chunk{Chunk: &gatepb.Chunk{Sum: sum[:], Data: data}}}, nil
+	return &nodepb.ToNode{Say: &nodepb.ToNode_Chunk{Chunk: &nodepb.Chunk{Sum: sum[:], Data: data}}}, nil
 }
 
-func (s *stager) manifest() *gatepb.ToNode {
+func (s *stager) manifest() *nodepb.ToNode {
 	f := s.files[s.at]
 	rest := f.Manifest.Chunks[s.tell:]
 	part := rest[:min(len(rest), sumsAtOnce)]
-	m := &gatepb.Manifest{Name: []byte(f.Name), Mode: uint32(f.Mode), Size: uint64(f.Manifest.Size), More: len(part) < len(rest)}
+	m := &nodepb.Manifest{Name: []byte(f.Name), Mode: uint32(f.Mode), Size: uint64(f.Manifest.Size), More: len(part) < len(rest)}
 	for _, sum := range part {
 		m.Sums = append(m.Sums, sum[:])
 	}
 	if s.tell += len(part); !m.More {
 		s.tell = -1
 	}
-	return &gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: m}}
+	return &nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: m}}
 }
 
 // read returns the chunk of the current file, provided that the file has not changed.
@@ -119,7 +119,7 @@ func (s *stager) read(sum stage.Sum) ([]byte, error) {
 }
 
 // missing handles a node's Missing. It skips chunks that the file does not have.
-func (s *stager) missing(m *gatepb.Missing) {
+func (s *stager) missing(m *nodepb.Missing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.active || s.at >= len(s.files) || string(m.Name) != s.files[s.at].Name {
@@ -140,7 +140,7 @@ func (s *stager) missing(m *gatepb.Missing) {
 }
 
 // stored handles a node's Stored, and reports whether that was the last file.
-func (s *stager) stored(m *gatepb.Stored) (done bool) {
+func (s *stager) stored(m *nodepb.Stored) (done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.active || s.at >= len(s.files) || string(m.Name) != s.files[s.at].Name {

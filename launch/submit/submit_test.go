@@ -19,7 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -134,19 +134,19 @@ func distinct(f *File) (n int64) {
 
 // Streams break at every step, once for each reservation; the job is not affected.
 func TestStreamsThatBreak(t *testing.T) {
-	for name, at := range map[string]func(*gatepb.ToNode) bool{
-		"manifest": func(m *gatepb.ToNode) bool { return m.GetManifest() != nil },
-		"chunk":    func(m *gatepb.ToNode) bool { return m.GetChunk() != nil },
-		"start":    func(m *gatepb.ToNode) bool { return m.GetStart() != nil },
-		"commit":   func(m *gatepb.ToNode) bool { return m.GetCommit() != nil },
-		"input":    func(m *gatepb.ToNode) bool { return m.GetInput() != nil },
-		"ack":      func(m *gatepb.ToNode) bool { return m.GetAck() != nil },
+	for name, at := range map[string]func(*nodepb.ToNode) bool{
+		"manifest": func(m *nodepb.ToNode) bool { return m.GetManifest() != nil },
+		"chunk":    func(m *nodepb.ToNode) bool { return m.GetChunk() != nil },
+		"start":    func(m *nodepb.ToNode) bool { return m.GetStart() != nil },
+		"commit":   func(m *nodepb.ToNode) bool { return m.GetCommit() != nil },
+		"input":    func(m *nodepb.ToNode) bool { return m.GetInput() != nil },
+		"ack":      func(m *nodepb.ToNode) bool { return m.GetAck() != nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "a/n1:1", "b/n1:1")
 			for _, n := range w.nodes {
-				n.breaks = func(t *talk, m *gatepb.ToNode) bool {
+				n.breaks = func(t *talk, m *nodepb.ToNode) bool {
 					if !at(m) || t.broke > 0 {
 						return false
 					}
@@ -220,7 +220,7 @@ func TestANodeIsOverWithoutAWord(t *testing.T) {
 		p.talk.running = nil
 		p.n.node.Exited(p.key)
 		p.n.mu.Unlock()
-		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: []byte("not all nodes started in time")}}})
+		p.event(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Over{Over: &nodepb.Over{Ended: []byte("not all nodes started in time")}}})
 	}
 	_, err := w.run(jobOf(t, 2, io.Discard))
 	var exit *ranks.ExitError
@@ -247,9 +247,9 @@ func TestBytesAreBytes(t *testing.T) {
 			t.Errorf("the node has %s", got)
 		}
 		p.say("%s\n", odd)
-		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: &gatepb.FileChunk{Name: []byte("out" + odd), Data: []byte(odd), Mode: 0o600, End: true}}})
-		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: &gatepb.FileChunk{Name: []byte("none" + odd), Fault: []byte("no such file: none" + odd), End: true}}})
-		p.exits(&gatepb.Exited{Status: 127, Text: []byte("exec ./prog" + odd)})
+		p.event(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_File{File: &nodepb.FileChunk{Name: []byte("out" + odd), Data: []byte(odd), Mode: 0o600, End: true}}})
+		p.event(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_File{File: &nodepb.FileChunk{Name: []byte("none" + odd), Fault: []byte("no such file: none" + odd), End: true}}})
+		p.exits(&nodepb.Exited{Status: 127, Text: []byte("exec ./prog" + odd)})
 	}
 	var out buffer
 	j := jobOf(t, 1, &out)
@@ -274,14 +274,14 @@ func TestBytesAreBytes(t *testing.T) {
 func TestMessagesThatCannotBeCarried(t *testing.T) {
 	for name, tc := range map[string]struct {
 		job  func(*Job)
-		node func(*talk, *gatepb.ToNode) bool
+		node func(*talk, *nodepb.ToNode) bool
 		want string
 	}{
-		"not encoded here": {job: func(j *Job) { j.Limits = []*gatepb.Limit{{Name: "\xff"}} }, want: "invalid UTF-8"},
+		"not encoded here": {job: func(j *Job) { j.Limits = []*nodepb.Limit{{Name: "\xff"}} }, want: "invalid UTF-8"},
 		"too large there":  {job: func(j *Job) { j.Env = []string{"A=" + strings.Repeat("x", 5<<20)} }, want: "larger than max"},
-		"not encoded there": {node: func(t *talk, m *gatepb.ToNode) bool {
+		"not encoded there": {node: func(t *talk, m *nodepb.ToNode) bool {
 			if m.GetAsk() != nil {
-				t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: "\xff"}}})
+				t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Nok{Nok: &nodepb.NOK{Reason: "\xff"}}})
 			}
 			return false
 		}, want: "invalid UTF-8"},
@@ -289,7 +289,7 @@ func TestMessagesThatCannotBeCarried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "a/n1:1")
 			var starts atomic.Int32
-			w.nodes["a/n1"].breaks = func(of *talk, m *gatepb.ToNode) bool {
+			w.nodes["a/n1"].breaks = func(of *talk, m *nodepb.ToNode) bool {
 				if m.GetAsk() != nil || m.GetAttach() != nil {
 					starts.Add(1)
 				}
@@ -318,16 +318,16 @@ func TestCancellingIsNoCause(t *testing.T) {
 	w := newWorld(t, "a/n1:1", "b/n1:1")
 	a, b := w.nodes["a/n1"], w.nodes["b/n1"]
 	a.life = func(*process) {} // it reports its end when it is cancelled
-	a.breaks = func(t *talk, m *gatepb.ToNode) bool {
+	a.breaks = func(t *talk, m *nodepb.ToNode) bool {
 		if m.GetCancel() != nil {
-			exited := &gatepb.ToSubmitter{Event: 1, Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{
-				Process: &gatepb.Process{}, Status: 137, Signal: "KILL", Text: []byte("not started: cancelled")}}}
+			exited := &nodepb.ToSubmitter{Event: 1, Say: &nodepb.ToSubmitter_Exited{Exited: &nodepb.Exited{
+				Process: &nodepb.Process{}, Status: 137, Signal: "KILL", Text: []byte("not started: cancelled")}}}
 			t.events = append(t.events, exited)
 			t.answer(exited)
 		}
 		return false
 	}
-	b.breaks = func(t *talk, m *gatepb.ToNode) bool {
+	b.breaks = func(t *talk, m *nodepb.ToNode) bool {
 		if m.GetStart() != nil { // its lease expired before that arrived
 			b.node.Tick(time.Now().Add(time.Hour))
 		}
@@ -447,9 +447,9 @@ func TestALostHost(t *testing.T) {
 			w.nodes["b/n1"].life = func(p *process) {
 				<-p.committed
 				p.n.mu.Lock()
-				p.n.breaks = func(t *talk, m *gatepb.ToNode) bool {
+				p.n.breaks = func(t *talk, m *nodepb.ToNode) bool {
 					if a := m.GetAttach(); a != nil {
-						t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: "unknown", Text: []byte("no such reservation")}}})
+						t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Refused{Refused: &nodepb.Refused{Reason: "unknown", Text: []byte("no such reservation")}}})
 						close(lost)
 						return false
 					}
@@ -650,7 +650,7 @@ func TestNobodyTakesTheOutput(t *testing.T) {
 func TestHostsBookedInVainAreFree(t *testing.T) {
 	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1", "e/n1:1")
 	for _, n := range w.nodes {
-		n.breaks = func(t *talk, m *gatepb.ToNode) bool {
+		n.breaks = func(t *talk, m *nodepb.ToNode) bool {
 			first := m.GetCancel() != nil && t.broke == 0
 			if first {
 				t.broke++

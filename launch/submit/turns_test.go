@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // makeUp has a site list hosts that do not exist.
 func (w *world) makeUp(site string, n int, jobs uint32, unanswered bool) {
 	for i := range n {
-		w.madeUp = append(w.madeUp, &gatepb.Host{Node: fmt.Sprintf("%s/n%d", site, i), State: "up", Jobs: jobs, Processes: 4, Unanswered: unanswered})
+		w.madeUp = append(w.madeUp, &nodepb.Host{Node: fmt.Sprintf("%s/n%d", site, i), State: "up", Jobs: jobs, Processes: 4, Unanswered: unanswered})
 	}
 }
 

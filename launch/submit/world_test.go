@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -31,8 +31,8 @@ const patience = time.Minute
 
 // world is a grid of nodes that simulate processes.
 type world struct {
-	gatepb.UnimplementedGateServer
-	gatepb.UnimplementedDeskServer
+	nodepb.UnimplementedNodeServiceServer
+	nodepb.UnimplementedSubmittersServer
 	t     *testing.T
 	grid  *Grid
 	nodes map[string]*node
@@ -45,7 +45,7 @@ type world struct {
 	busy    map[string]bool // sites that are being measured
 
 	unlisted bool           // the list of hosts is unavailable
-	madeUp   []*gatepb.Host // at the end of the list; their calls are not answered
+	madeUp   []*nodepb.Host // at the end of the list; their calls are not answered
 	asked    int            // calls to those
 }
 
@@ -69,23 +69,23 @@ type node struct {
 	deaths   []uint32                         // processes that the submitter says have died
 	joined   []string                         // hosts that the submitter says have joined, with their processes
 	files    []string                         // those stored, with their contents' length
-	breaks   func(*talk, *gatepb.ToNode) bool // whether to break the stream instead of handling the message
+	breaks   func(*talk, *nodepb.ToNode) bool // whether to break the stream instead of handling the message
 }
 
 // talk is one reservation.
 type talk struct {
 	n         *node
 	key       reserve.Key
-	stream    grpc.BidiStreamingServer[gatepb.ToNode, gatepb.ToSubmitter]
+	stream    grpc.BidiStreamingServer[nodepb.ToNode, nodepb.ToSubmitter]
 	stop      context.CancelFunc // of the stream
-	events    []*gatepb.ToSubmitter
+	events    []*nodepb.ToSubmitter
 	running   []*process
 	committed chan struct{} // closed by Commit
-	manifest  *gatepb.Manifest
+	manifest  *nodepb.Manifest
 	taken     uint64
 	input     bytes.Buffer
 	inputEnd  chan struct{}
-	start     *gatepb.Start
+	start     *nodepb.Start
 	broke     int
 }
 
@@ -93,18 +93,18 @@ type talk struct {
 type process struct {
 	*talk
 	Rank    uint32
-	proc    *gatepb.Process
+	proc    *nodepb.Process
 	Signals chan string
 }
 
 // say writes to the process's standard output.
 func (p *process) say(format string, args ...any) {
-	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{Process: p.proc, Data: fmt.Appendf(nil, format, args...)}}})
+	p.event(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Output{Output: &nodepb.Output{Process: p.proc, Data: fmt.Appendf(nil, format, args...)}}})
 }
 
 // complain writes to the process's standard error.
 func (p *process) complain(text string) {
-	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{Process: p.proc, Stderr: true, Data: []byte(text)}}})
+	p.event(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Output{Output: &nodepb.Output{Process: p.proc, Stderr: true, Data: []byte(text)}}})
 }
 
 // newWorld makes nodes that accept two jobs, each of as many processes as the number after their
@@ -125,8 +125,8 @@ func newWorld(t *testing.T, names ...string) *world {
 	}
 	l := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
-	gatepb.RegisterGateServer(server, w)
-	gatepb.RegisterDeskServer(server, w)
+	nodepb.RegisterNodeServiceServer(server, w)
+	nodepb.RegisterSubmittersServer(server, w)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }() // ends with the test
 	conn, err := grpc.NewClient("passthrough:world", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -146,7 +146,7 @@ func newWorld(t *testing.T, names ...string) *world {
 func (w *world) of(ctx context.Context) (*node, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := strings.Join(md.Get("isthmus-node"), "")
-	if slices.ContainsFunc(w.madeUp, func(h *gatepb.Host) bool { return h.Node == name }) {
+	if slices.ContainsFunc(w.madeUp, func(h *nodepb.Host) bool { return h.Node == name }) {
 		w.mu.Lock()
 		w.asked++
 		w.mu.Unlock()
@@ -160,37 +160,37 @@ func (w *world) of(ctx context.Context) (*node, error) {
 	return n, nil
 }
 
-func (w *world) Ping(ctx context.Context, _ *gatepb.PingRequest) (*gatepb.PingResponse, error) {
+func (w *world) Ping(ctx context.Context, _ *nodepb.PingRequest) (*nodepb.PingResponse, error) {
 	n, err := w.of(ctx)
 	if err != nil {
 		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return &gatepb.PingResponse{Jobs: uint32(len(n.node.List()))}, nil
+	return &nodepb.PingResponse{Jobs: uint32(len(n.node.List()))}, nil
 }
 
-func (w *world) Jobs(ctx context.Context, _ *gatepb.JobsRequest) (*gatepb.JobsResponse, error) {
+func (w *world) Jobs(ctx context.Context, _ *nodepb.JobsRequest) (*nodepb.JobsResponse, error) {
 	_, err := w.of(ctx)
-	return &gatepb.JobsResponse{}, err
+	return &nodepb.JobsResponse{}, err
 }
 
 // Hosts gives every host a different latency, in the order in which they were named.
-func (w *world) Hosts(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
+func (w *world) Hosts(context.Context, *nodepb.HostsRequest) (*nodepb.HostsResponse, error) {
 	if w.unlisted {
 		return nil, status.Error(codes.Unavailable, "the frontal is away")
 	}
-	r := &gatepb.HostsResponse{}
+	r := &nodepb.HostsResponse{}
 	for i, name := range w.order {
 		n := w.nodes[name]
-		r.Hosts = append(r.Hosts, &gatepb.Host{Node: name, Jobs: uint32(n.policy.Jobs), Processes: uint32(n.policy.Processes), State: "up", LatencyNs: uint64(i+1) * 1e6})
+		r.Hosts = append(r.Hosts, &nodepb.Host{Node: name, Jobs: uint32(n.policy.Jobs), Processes: uint32(n.policy.Processes), State: "up", LatencyNs: uint64(i+1) * 1e6})
 	}
 	r.Hosts = append(r.Hosts, w.madeUp...)
 	return r, nil
 }
 
 // Converse handles messages until the stream ends.
-func (w *world) Converse(s grpc.BidiStreamingServer[gatepb.ToNode, gatepb.ToSubmitter]) error {
+func (w *world) Converse(s grpc.BidiStreamingServer[nodepb.ToNode, nodepb.ToSubmitter]) error {
 	n, err := w.of(s.Context())
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (w *world) Converse(s grpc.BidiStreamingServer[gatepb.ToNode, gatepb.ToSubm
 }
 
 // talk finds the reservation of a first message. The caller must hold n.mu.
-func (n *node) talk(m *gatepb.ToNode) *talk {
+func (n *node) talk(m *nodepb.ToNode) *talk {
 	key := slices.Concat(m.GetAsk().GetKey(), m.GetAttach().GetKey(), m.GetCancel().GetKey())
 	t := n.talks[reserve.Key(key)]
 	if t == nil {
@@ -251,14 +251,14 @@ func (n *node) talk(m *gatepb.ToNode) *talk {
 	return t
 }
 
-func (t *talk) answer(m *gatepb.ToSubmitter) {
+func (t *talk) answer(m *nodepb.ToSubmitter) {
 	if t.stream != nil {
 		t.stream.Send(m)
 	}
 }
 
 // event sends an event, now and after an attach. The caller must not hold n.mu.
-func (t *talk) event(m *gatepb.ToSubmitter) {
+func (t *talk) event(m *nodepb.ToSubmitter) {
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()
 	m.Event = uint64(len(t.events) + 1)
@@ -268,13 +268,13 @@ func (t *talk) event(m *gatepb.ToSubmitter) {
 
 // exit ends a process.
 func (p *process) exit(code uint32, signal string) {
-	p.exits(&gatepb.Exited{Status: code, Signal: signal})
+	p.exits(&nodepb.Exited{Status: code, Signal: signal})
 }
 
 // exits is exit with all that a node says of it.
-func (p *process) exits(how *gatepb.Exited) {
+func (p *process) exits(how *nodepb.Exited) {
 	how.Process = p.proc
-	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: how}})
+	p.event(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Exited{Exited: how}})
 	p.n.mu.Lock()
 	p.running = slices.DeleteFunc(p.talk.running, func(q *process) bool { return q == p })
 	p.talk.running = p.running
@@ -284,43 +284,43 @@ func (p *process) exits(how *gatepb.Exited) {
 	}
 	p.n.mu.Unlock()
 	if last {
-		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{}}})
+		p.event(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Over{Over: &nodepb.Over{}}})
 	}
 }
 
 // take handles a message, and reports whether the stream is over. The caller must hold n.mu.
-func (t *talk) take(m *gatepb.ToNode) bool {
+func (t *talk) take(m *nodepb.ToNode) bool {
 	var r reserve.Message
 	switch say := m.Say.(type) {
-	case *gatepb.ToNode_Ask:
+	case *nodepb.ToNode_Ask:
 		r = reserve.Ask{Key: t.key, Job: overlay.JobID(say.Ask.Job), Processes: int(say.Ask.Processes)}
-	case *gatepb.ToNode_Renew:
+	case *nodepb.ToNode_Renew:
 		r = reserve.Renew{Key: t.key, Hold: holdOf(say.Renew.Hold)}
-	case *gatepb.ToNode_Start:
+	case *nodepb.ToNode_Start:
 		var run []allocate.Process
 		for _, p := range say.Start.Processes {
 			run = append(run, processOf(p))
 		}
 		t.start = say.Start
 		r = reserve.Start{Key: t.key, Hold: holdOf(say.Start.Hold), Processes: run}
-	case *gatepb.ToNode_Commit:
+	case *nodepb.ToNode_Commit:
 		r = reserve.Commit{Key: t.key, Hold: holdOf(say.Commit.Hold)}
-	case *gatepb.ToNode_Cancel:
+	case *nodepb.ToNode_Cancel:
 		r = reserve.Cancel{Key: t.key}
-	case *gatepb.ToNode_Attach:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{Taken: t.taken}}})
+	case *nodepb.ToNode_Attach:
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Attached{Attached: &nodepb.Attached{Taken: t.taken}}})
 		for _, e := range t.events[say.Attach.Have:] {
 			t.answer(e)
 		}
-	case *gatepb.ToNode_Manifest:
+	case *nodepb.ToNode_Manifest:
 		t.file(say.Manifest, true)
-	case *gatepb.ToNode_Chunk:
+	case *nodepb.ToNode_Chunk:
 		if stage.SumOf(say.Chunk.Data) == stage.Sum(say.Chunk.Sum) {
 			t.n.received += len(say.Chunk.Data)
 			t.n.chunks[stage.Sum(say.Chunk.Sum)] = say.Chunk.Data
 		}
 		t.file(t.manifest, false)
-	case *gatepb.ToNode_Input:
+	case *nodepb.ToNode_Input:
 		if say.Input.Offset == t.taken {
 			t.input.Write(say.Input.Data)
 			t.taken += uint64(len(say.Input.Data))
@@ -328,16 +328,16 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 				close(t.inputEnd)
 			}
 		}
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: &gatepb.Taken{Bytes: t.taken}}})
-	case *gatepb.ToNode_Signal:
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Taken{Taken: &nodepb.Taken{Bytes: t.taken}}})
+	case *nodepb.ToNode_Signal:
 		for _, p := range t.running {
 			p.Signals <- say.Signal.Name
 		}
-	case *gatepb.ToNode_Dead:
+	case *nodepb.ToNode_Dead:
 		t.n.deaths = append(t.n.deaths, say.Dead.Processes...)
-	case *gatepb.ToNode_Join:
+	case *nodepb.ToNode_Join:
 		t.n.joined = append(t.n.joined, fmt.Sprint(say.Join.Node.Node, say.Join.Node.Ranks))
-	case *gatepb.ToNode_Ack:
+	case *nodepb.ToNode_Ack:
 		return len(t.events) > 0 && t.events[len(t.events)-1].GetOver() != nil && say.Ack.Event == uint64(len(t.events))
 	}
 	if r == nil {
@@ -346,21 +346,21 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 	answer, actions := t.n.node.Receive(reserve.Requester{Identity: "me"}, r, time.Now())
 	switch a := answer.(type) {
 	case reserve.OK:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()), Replicas: !t.n.outdated, Spares: !t.n.outdated, Detects: !t.n.outdated && !t.n.mute, Newcomers: !t.n.outdated && !t.n.settled, Wants: t.n.demands}}})
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Ok{Ok: &nodepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()), Replicas: !t.n.outdated, Spares: !t.n.outdated, Detects: !t.n.outdated && !t.n.mute, Newcomers: !t.n.outdated && !t.n.settled, Wants: t.n.demands}}})
 	case reserve.NOK:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}})
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Nok{Nok: &nodepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}})
 		return true
 	case reserve.Started:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Started{Started: &gatepb.Started{}}})
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Started{Started: &nodepb.Started{}}})
 	case reserve.Committed:
 		select {
 		case <-t.committed:
 		default:
 			close(t.committed)
 		}
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Committed{Committed: &gatepb.Committed{}}})
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Committed{Committed: &nodepb.Committed{}}})
 	case reserve.Refused:
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: string(a.Reason), Text: []byte(a.Text)}}})
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Refused{Refused: &nodepb.Refused{Reason: string(a.Reason), Text: []byte(a.Text)}}})
 	}
 	for _, a := range actions {
 		switch a := a.(type) {
@@ -372,7 +372,7 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 		}
 	}
 	if _, ok := answer.(reserve.Cancelled); ok {
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Cancelled{Cancelled: &gatepb.Cancelled{}}})
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Cancelled{Cancelled: &nodepb.Cancelled{}}})
 		return true
 	}
 	return false
@@ -382,7 +382,7 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 func (t *talk) launch(all []allocate.Process) {
 	var running []*process
 	for _, p := range all {
-		running = append(running, &process{talk: t, Rank: uint32(p.Rank), proc: &gatepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Signals: make(chan string, 8)})
+		running = append(running, &process{talk: t, Rank: uint32(p.Rank), proc: &nodepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Signals: make(chan string, 8)})
 	}
 	t.running = running
 	for _, p := range slices.Clone(running) {
@@ -391,20 +391,20 @@ func (t *talk) launch(all []allocate.Process) {
 }
 
 // file reports the missing chunks of a file when it is named, and that it is complete when it is.
-func (t *talk) file(m *gatepb.Manifest, named bool) {
+func (t *talk) file(m *nodepb.Manifest, named bool) {
 	t.manifest = m
-	missing := &gatepb.Missing{Name: m.Name}
+	missing := &nodepb.Missing{Name: m.Name}
 	for _, sum := range m.Sums {
 		if !slices.ContainsFunc(missing.Sums, func(s []byte) bool { return bytes.Equal(s, sum) }) && t.n.chunks[stage.Sum(sum)] == nil {
 			missing.Sums = append(missing.Sums, sum)
 		}
 	}
 	if named {
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Missing{Missing: missing}})
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Missing{Missing: missing}})
 	}
 	if len(missing.Sums) == 0 {
 		t.n.files = append(t.n.files, fmt.Sprintf("%s %d", m.Name, m.Size))
-		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: m.Name}}})
+		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Stored{Stored: &nodepb.Stored{Name: m.Name}}})
 	}
 }
 

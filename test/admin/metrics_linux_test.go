@@ -50,7 +50,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for series, want := range map[string]string{
 		`isthmus_broker_sites{state="connected"}`:             "3",
-		`isthmus_broker_processes{site="closed"}`:             "3", // one of the job, and the gates of two nodes
+		`isthmus_broker_processes{site="closed"}`:             "3", // one of the job, and the node services of two nodes
 		`isthmus_broker_proxies{state="open"}`:                "1",
 		`isthmus_frontal_broker_up`:                           "1",
 		`isthmus_frontal_helpers{state="away"}`:               "0",

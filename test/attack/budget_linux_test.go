@@ -31,7 +31,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -668,7 +668,7 @@ func (b *budgeted) unfinished(t *testing.T) {
 		held = append(held, raw)
 		c := callsOn(raw)
 		for range 200 {
-			if c.unfinished(gatepb.Gate_Converse_FullMethodName) != nil {
+			if c.unfinished(nodepb.NodeService_Converse_FullMethodName) != nil {
 				break
 			}
 		}
@@ -678,7 +678,7 @@ func (b *budgeted) unfinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := gatepb.NewGateClient(conn).Ping(b.Ctx, &gatepb.PingRequest{}); err != nil {
+	if _, err := nodepb.NewNodeServiceClient(conn).Ping(b.Ctx, &nodepb.PingRequest{}); err != nil {
 		t.Errorf("a call of another account: %v", err)
 	}
 	b.served(t, "hidden/n3", "closed/n4")

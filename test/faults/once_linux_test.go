@@ -94,7 +94,7 @@ func TestErrorsSayAThingOnce(t *testing.T) {
 		at[what] = answering(t, "tcp", "127.0.0.1:0", answer)
 		sockets[what] = filepath.Join(dir, what[:5]+".sock")
 		answering(t, "unix", sockets[what], answer)
-		answering(t, "unix", sockets[what]+".gate", answer)
+		answering(t, "unix", sockets[what]+".node", answer)
 	}
 	at["refuses"] = refusing(t, authority, fmt.Errorf("%w: nobody is let in", overlay.ErrForbidden))
 	at["knows nothing"] = refusing(t, authority, nil)

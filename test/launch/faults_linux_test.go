@@ -27,7 +27,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
@@ -218,7 +218,7 @@ func (w *world) newSubmission(t *testing.T, node string) *submission {
 	s.conn = conn
 	nodes := w.helpers()
 	w.Until("all hosts to be listed", func() bool {
-		list, err := gatepb.NewDeskClient(conn).Hosts(w.Ctx, &gatepb.HostsRequest{})
+		list, err := nodepb.NewSubmittersClient(conn).Hosts(w.Ctx, &nodepb.HostsRequest{})
 		up := 0
 		for _, h := range list.GetHosts() {
 			if h.State == "up" && h.Jobs > 0 {
@@ -293,7 +293,7 @@ func (w *world) gone(t *testing.T, node string, out string) {
 	nodes := w.helpers()
 	w.Until("no reservation to be left", func() bool {
 		for _, n := range nodes {
-			p, err := gatepb.NewGateClient(conn).Ping(nodeservice.At(w.Ctx, n), &gatepb.PingRequest{})
+			p, err := nodepb.NewNodeServiceClient(conn).Ping(nodeservice.At(w.Ctx, n), &nodepb.PingRequest{})
 			if err != nil || p.Jobs > 0 {
 				return false
 			}
@@ -346,7 +346,7 @@ func (w *world) helpers() (nodes []overlay.NodeID) {
 // impatient is a grid whose nodes soon give up silent submitters.
 func impatient() grid.Config {
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 50, "processes": 2})
-	cfg.Settings["helper"]["gate"] = map[string]any{"orphan": "3s"} // longer than a busy machine stalls, mostly
+	cfg.Settings["helper"]["node_service"] = map[string]any{"orphan": "3s"} // longer than a busy machine stalls, mostly
 	return cfg
 }
 

@@ -103,7 +103,7 @@ func TestRunOverSites(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	cfg, disk := threeSites(), smallDisk(t)
-	cfg.Settings["helper open/n2"] = map[string]any{"gate": map[string]any{"store": disk}}
+	cfg.Settings["helper open/n2"] = map[string]any{"node_service": map[string]any{"store": disk}}
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, cfg)
 	w.AwaitHosts(5)
 	examples := labtest.Program(t, "-lab")

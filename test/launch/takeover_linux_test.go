@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/mpilib"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
@@ -81,7 +81,7 @@ func rounds() error {
 func TestHelperRestartsUnderAJob(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	cfg := threeSites()
-	cfg.Settings["helper"]["gate"] = map[string]any{"end_jobs": false}
+	cfg.Settings["helper"]["node_service"] = map[string]any{"end_jobs": false}
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, cfg)
 	self, err := os.Executable()
 	if err != nil {
@@ -217,14 +217,14 @@ func (w *world) parentOf(pid string) string {
 func TestJobAgentKilled(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 2, "processes": 1})
-	cfg.Settings["helper"]["gate"] = map[string]any{"end_jobs": false, "orphan": "2s"}
+	cfg.Settings["helper"]["node_service"] = map[string]any{"end_jobs": false, "orphan": "2s"}
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, cfg)
 	// One stays, one left its group and session, and its parent has ended.
 	const restless = "(setsid sh -c 'echo $$; trap \"\" TERM HUP; while :; do sleep 1; done' &); trap '' TERM HUP; echo $$; sleep 1000"
 	begin := func() (c *labtest.Talk, pids []string, agent, guard int) {
 		c = w.BookedTalk("closed/n1", "shut/n1", "killed")
 		c.StageFile("input", []byte("content"))
-		c.Start(&gatepb.Start{Argv: gatepb.Bytes([]string{"sh", "-c", restless})})
+		c.Start(&nodepb.Start{Argv: nodepb.Bytes([]string{"sh", "-c", restless})})
 		for said := ""; len(strings.Fields(said)) < 2; pids = strings.Fields(said) {
 			_, text := c.HearOutput()
 			said += text

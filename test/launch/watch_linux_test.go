@@ -14,7 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/mpilib"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
@@ -69,7 +69,7 @@ func mourn() error {
 	return nil
 }
 
-// pings waits until a program of one node has an answer of another's gate.
+// pings waits until a program of one node has an answer of another's node service.
 func (w *world) pings(from, to string) {
 	w.T.Helper()
 	conn, err := nodeservice.Connect(w.Socket(from))
@@ -82,7 +82,7 @@ func (w *world) pings(from, to string) {
 		w.T.Fatal(err)
 	}
 	w.Until(fmt.Sprintf("%s to reach the node service of %s", from, to), func() bool {
-		_, err = gatepb.NewGateClient(conn).Ping(nodeservice.At(w.Ctx, node), &gatepb.PingRequest{})
+		_, err = nodepb.NewNodeServiceClient(conn).Ping(nodeservice.At(w.Ctx, node), &nodepb.PingRequest{})
 		return err == nil
 	}, func() string { return err.Error() })
 }
@@ -94,7 +94,7 @@ func TestNodesOfAJobWatchEachOther(t *testing.T) {
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 4}))
 	key := labtest.NewKey(t, "mourn")
 	self := enterableSelf(t)
-	nodes := []*gatepb.NodeOfJob{
+	nodes := []*nodepb.NodeOfJob{
 		{Node: "open/n1", Ranks: []uint32{0, 1}},
 		{Node: "closed/n1", Ranks: []uint32{2}},
 		{Node: "closed/n2", Ranks: []uint32{3, 4}},
@@ -106,9 +106,9 @@ func TestNodesOfAJobWatchEachOther(t *testing.T) {
 		talks = append(talks, c)
 	}
 	for i, n := range nodes {
-		s := &gatepb.Start{Argv: gatepb.Bytes([]string{self}), Environment: gatepb.Bytes([]string{mournKey + "=3,4"}), Size: 5, Nodes: nodes}
+		s := &nodepb.Start{Argv: nodepb.Bytes([]string{self}), Environment: nodepb.Bytes([]string{mournKey + "=3,4"}), Size: 5, Nodes: nodes}
 		for _, r := range n.Ranks {
-			s.Processes = append(s.Processes, &gatepb.Process{Rank: r})
+			s.Processes = append(s.Processes, &nodepb.Process{Rank: r})
 		}
 		talks[i].Start(s)
 	}

@@ -60,9 +60,9 @@ func previous(t *testing.T) string {
 	if tag, err := git("describe", "--tags", "--abbrev=0", commit); err == nil {
 		commit = tag
 	}
-	// Nothing was released before the calls had these names: nobody upgrades from such a version.
-	if _, err := git("grep", "-q", "service Reflector ", commit, "--", "internal/control/controlpb/control.proto"); err != nil {
-		t.Skipf("%.12s is before the first version that others can be upgraded from: its calls have other names", commit)
+	// Nothing was released before the calls and settings had these names: nobody upgrades from such a version.
+	if _, err := git("cat-file", "-e", commit+":launch/nodeservice/nodepb/node.proto"); err != nil {
+		t.Skipf("%.12s is before the first version that others can be upgraded from: its calls and settings have other names", commit)
 	}
 	// Its path is the same in every lab, so that what is compiled there once is found in the cache.
 	dir := filepath.Join(lab.Dir(), "previous")

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/pki/grant"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
 
 // placeVariables describe a process's location, or belong to one job, so they are not passed on.
@@ -48,11 +48,11 @@ func environmentOf(environ, asked, more []string) ([]string, error) {
 }
 
 // limitsOf parses limits: NAME=NUMBER, or NAME=unlimited.
-func limitsOf(words []string) ([]*gatepb.Limit, error) {
-	var all []*gatepb.Limit
+func limitsOf(words []string) ([]*nodepb.Limit, error) {
+	var all []*nodepb.Limit
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
-		l := &gatepb.Limit{Name: name, Value: ^uint64(0)}
+		l := &nodepb.Limit{Name: name, Value: ^uint64(0)}
 		known := []string{"as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"}
 		var err error
 		if value != "unlimited" {

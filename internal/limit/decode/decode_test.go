@@ -19,7 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/decode"
 	_ "github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
 	"github.com/isthmus-grid/isthmus/internal/testload"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -171,7 +171,7 @@ func TestMemory(t *testing.T) {
 	}
 	for _, m := range []proto.Message{
 		&controlpb.RegisterRequest{}, &controlpb.PublishRequest{}, &controlpb.AccountRequest{}, &controlpb.ResolveRequest{}, &controlpb.HostList{},
-		&gatepb.JobsResponse{}, &gatepb.HostsResponse{}, &gatepb.MeasureRequest{},
+		&nodepb.JobsResponse{}, &nodepb.HostsResponse{}, &nodepb.MeasureRequest{},
 	} {
 		most, _ := decode.Bounds(m)
 		if _, err := decode.Check(fill(most, []byte{10, 0}), m); err == nil {
@@ -202,10 +202,10 @@ func TestRegularMessages(t *testing.T) {
 // regular returns messages of about so many bytes.
 func regular(n int) map[string]proto.Message {
 	process := &controlpb.Process{Job: "solver-0123456789abcdef0123456789abcdef", Rank: 1000}
-	hosts, told := &controlpb.HostList{}, &gatepb.HostsResponse{}
+	hosts, told := &controlpb.HostList{}, &nodepb.HostsResponse{}
 	for i := range min(n/35, 20_000) {
 		hosts.Hosts = append(hosts.Hosts, &controlpb.Host{Site: "a", Node: fmt.Sprint("n", i), State: controlpb.Host_UP, Offer: &controlpb.HostOffer{Jobs: 1, Processes: 4}})
-		told.Hosts = append(told.Hosts, &gatepb.Host{Node: fmt.Sprint("a/n", i), State: "up", Jobs: 1, Processes: 4})
+		told.Hosts = append(told.Hosts, &nodepb.Host{Node: fmt.Sprint("a/n", i), State: "up", Jobs: 1, Processes: 4})
 	}
 	register, withdraw, resolve, known := &controlpb.RegisterRequest{}, &controlpb.WithdrawRequest{}, &controlpb.ResolveRequest{}, &controlpb.ResolveResponse{}
 	for range n / 250 {
@@ -217,23 +217,23 @@ func regular(n int) map[string]proto.Message {
 		withdraw.Processes = append(withdraw.Processes, &controlpb.Withdrawal{Process: process, Generation: 1 << 60})
 		resolve.Questions = append(resolve.Questions, &controlpb.Question{Process: process})
 	}
-	manifest, start := &gatepb.Manifest{Name: []byte("program")}, &gatepb.Start{Argv: gatepb.Bytes([]string{"program"})}
+	manifest, start := &nodepb.Manifest{Name: []byte("program")}, &nodepb.Start{Argv: nodepb.Bytes([]string{"program"})}
 	for range min(n/34, 65536) {
 		manifest.Sums = append(manifest.Sums, make([]byte, 32))
 	}
 	for i := range min(n/40, 10_000) {
-		start.Nodes = append(start.Nodes, &gatepb.NodeOfJob{Node: fmt.Sprintf("alpha/n%d", i), Ranks: []uint32{uint32(i)}})
+		start.Nodes = append(start.Nodes, &nodepb.NodeOfJob{Node: fmt.Sprintf("alpha/n%d", i), Ranks: []uint32{uint32(i)}})
 		start.Environment = append(start.Environment, []byte("SOME_VARIABLE=value"))
 	}
-	jobs := &gatepb.JobsResponse{}
+	jobs := &nodepb.JobsResponse{}
 	for range n / 300 {
-		jobs.Jobs = append(jobs.Jobs, &gatepb.JobHere{Job: process.Job, State: "running", By: "alpha/n1", User: "alice", Argv: gatepb.Bytes([]string{"program", "argument"}), Places: []*gatepb.Process{{Rank: 1}, {Rank: 2}}})
+		jobs.Jobs = append(jobs.Jobs, &nodepb.JobHere{Job: process.Job, State: "running", By: "alpha/n1", User: "alice", Argv: nodepb.Bytes([]string{"program", "argument"}), Places: []*nodepb.Process{{Rank: 1}, {Rank: 2}}})
 	}
 	return map[string]proto.Message{
-		"hosts": hosts, "hosts at the desk": told, "register": register, "withdraw": withdraw, "resolve": resolve, "answers": known, "jobs": jobs,
-		"manifest": &gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: manifest}},
-		"start":    &gatepb.ToNode{Say: &gatepb.ToNode_Start{Start: start}},
-		"chunk":    &gatepb.ToNode{Say: &gatepb.ToNode_Chunk{Chunk: &gatepb.Chunk{Data: make([]byte, min(n, 1<<20))}}},
+		"hosts": hosts, "hosts of submitters": told, "register": register, "withdraw": withdraw, "resolve": resolve, "answers": known, "jobs": jobs,
+		"manifest": &nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: manifest}},
+		"start":    &nodepb.ToNode{Say: &nodepb.ToNode_Start{Start: start}},
+		"chunk":    &nodepb.ToNode{Say: &nodepb.ToNode_Chunk{Chunk: &nodepb.Chunk{Data: make([]byte, min(n, 1<<20))}}},
 		"status":   &controlpb.StatusResponse{Json: make([]byte, n-100)},
 	}
 }

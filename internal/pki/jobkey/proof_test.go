@@ -54,7 +54,7 @@ func TestProof(t *testing.T) {
 
 // The key of a node service's job is public: its rank 0 is accepted at its own node only,
 // regardless of the proof, and no user's job has such an id.
-func TestGateRank(t *testing.T) {
+func TestServiceRank(t *testing.T) {
 	a1, b1 := overlay.NodeID{Site: "sitea", Name: "a1"}, overlay.NodeID{Site: "siteb", Name: "b1"}
 	k := ServiceKey(a1)
 	for _, c := range []struct {
@@ -66,11 +66,11 @@ func TestGateRank(t *testing.T) {
 			t.Errorf("rank %d at %v: %v", c.rank, c.node, err)
 		}
 	}
-	if _, err := New("gate"); err == nil {
-		t.Error("a user may call a job gate")
+	if _, err := New("node-service"); err == nil {
+		t.Error("a user may call a job node-service")
 	}
-	if err := overlay.CheckJobID("gate-27ce6cf407a4806050cf7ce0f69f4473"); err == nil {
-		t.Error("a user's job may be called gate")
+	if err := overlay.CheckJobID("node-service-27ce6cf407a4806050cf7ce0f69f4473"); err == nil {
+		t.Error("a user's job may be called node-service")
 	}
 }
 
@@ -91,7 +91,7 @@ func FuzzCheckPoint(f *testing.F) {
 	a1 := overlay.NodeID{Site: "sitea", Name: "a1"}
 	good := proven(k, 3, 7, a1)
 	f.Add(good.Proof, string(good.Process.Job), uint32(3), uint64(7), "sitea", "a1")
-	f.Add("", "gate:sitea:a1", uint32(0), uint64(1), "sitea", "a1")
+	f.Add("", "node:sitea:a1", uint32(0), uint64(1), "sitea", "a1")
 	f.Fuzz(func(t *testing.T, proof, job string, rank uint32, life uint64, site, node string) {
 		p := overlay.AccessPoint{
 			Process: overlay.ProcessName{Job: overlay.JobID(job), Rank: rank}, Generation: overlay.Generation(life),

@@ -7,7 +7,7 @@ import (
 )
 
 // serviceLabel separates the secrets of service jobs from any other digest of a name.
-const serviceLabel = "isthmus v1 gate job of "
+const serviceLabel = "isthmus v1 node service of "
 
 // ServiceKey returns the key of a node's service job, through which the helpers of other nodes
 // reach this node's service: its rank 0. Anyone can derive it from the node's name, so links of

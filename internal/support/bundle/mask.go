@@ -54,14 +54,14 @@ func NewMask(words []string, keepNames bool) *Mask {
 
 // commonWords occur in paths and file names of every installation.
 var commonWords = strings.Fields(`etc isthmus run var lib usr bin sbin local log tmp home root proc sys dev opt share state net
-	broker frontal proxy helper admin policy gate audit ca sock socket pem key crt yaml yml json go txt log service systemd
+	broker frontal proxy helper admin policy jobs node audit ca sock socket pem key crt yaml yml json go txt log service systemd
 	metrics healthz page status pair self fd revoked quota used tokens data host wan`)
 
 // ordinary are names that identify no one although people choose them: masking them would only make
 // texts unreadable.
 var ordinary = func() map[string]bool {
 	all := map[string]bool{}
-	for _, w := range strings.Fields(`broker frontal proxy helper admin user gateway isthmus localhost node site job project host gate
+	for _, w := range strings.Fields(`broker frontal proxy helper admin user gateway isthmus localhost node site job project host jobs node-service
 		name none unknown other any all root nobody org com net edu gov example local localdomain home lan the`) {
 		all[w] = true
 	}

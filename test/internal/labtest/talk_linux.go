@@ -12,7 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
-	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -22,9 +22,9 @@ type Talk struct {
 	w      *World
 	Key    jobkey.Key
 	ID     []byte // of the reservation
-	Hold   *gatepb.Hold
+	Hold   *nodepb.Hold
 	Conn   *grpc.ClientConn
-	Stream gatepb.Gate_ConverseClient
+	Stream nodepb.NodeService_ConverseClient
 	End    context.CancelFunc // breaks the stream
 }
 
@@ -42,7 +42,7 @@ func (w *World) Talk(from, to string, key jobkey.Key) *Talk {
 	}
 	ctx, end := context.WithCancel(nodeservice.At(w.Ctx, node))
 	w.T.Cleanup(end)
-	stream, err := gatepb.NewGateClient(conn).Converse(ctx)
+	stream, err := nodepb.NewNodeServiceClient(conn).Converse(ctx)
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -70,10 +70,10 @@ func (w *World) BookedTalk(from, to, job string) (t *Talk) {
 }
 
 // Say sends a message; an error shows in the answer.
-func (t *Talk) Say(m *gatepb.ToNode) { t.Stream.Send(m) }
+func (t *Talk) Say(m *nodepb.ToNode) { t.Stream.Send(m) }
 
 // Hear returns the next message.
-func (t *Talk) Hear() *gatepb.ToSubmitter {
+func (t *Talk) Hear() *nodepb.ToSubmitter {
 	t.w.T.Helper()
 	m, err := t.Stream.Recv()
 	if err != nil {
@@ -83,7 +83,7 @@ func (t *Talk) Hear() *gatepb.ToSubmitter {
 }
 
 // Expect receives a message and fails unless get finds the expected part in it.
-func Expect[T comparable](t *Talk, get func(*gatepb.ToSubmitter) T) T {
+func Expect[T comparable](t *Talk, get func(*nodepb.ToSubmitter) T) T {
 	t.w.T.Helper()
 	m := t.Hear()
 	got := get(m)
@@ -96,14 +96,14 @@ func Expect[T comparable](t *Talk, get func(*gatepb.ToSubmitter) T) T {
 
 // Request asks the node to hold the given number of processes.
 func (t *Talk) Request(processes int) {
-	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: t.ID, Job: string(t.Key.ID()), Processes: uint32(processes)}}})
+	t.Say(&nodepb.ToNode{Say: &nodepb.ToNode_Ask{Ask: &nodepb.Ask{Key: t.ID, Job: string(t.Key.ID()), Processes: uint32(processes)}}})
 }
 
 // Ask is Request, and returns what the node grants.
-func (t *Talk) Ask(processes int) *gatepb.OK {
+func (t *Talk) Ask(processes int) *nodepb.OK {
 	t.w.T.Helper()
 	t.Request(processes)
-	ok := Expect(t, (*gatepb.ToSubmitter).GetOk)
+	ok := Expect(t, (*nodepb.ToSubmitter).GetOk)
 	t.Hold = ok.Hold
 	return ok
 }
@@ -123,11 +123,11 @@ func (t *Talk) StageFile(name string, content []byte) int {
 	for _, sum := range missing.Sums {
 		for i, s := range m.Chunks {
 			if bytes.Equal(s[:], sum) {
-				t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Chunk{Chunk: &gatepb.Chunk{Sum: sum, Data: content[i*stage.ChunkSize : min(len(content), (i+1)*stage.ChunkSize)]}}})
+				t.Say(&nodepb.ToNode{Say: &nodepb.ToNode_Chunk{Chunk: &nodepb.Chunk{Sum: sum, Data: content[i*stage.ChunkSize : min(len(content), (i+1)*stage.ChunkSize)]}}})
 			}
 		}
 	}
-	Expect(t, (*gatepb.ToSubmitter).GetStored)
+	Expect(t, (*nodepb.ToSubmitter).GetStored)
 	return len(missing.Sums)
 }
 
@@ -138,51 +138,51 @@ func (t *Talk) Describe(name string, content []byte) stage.Manifest {
 	if err != nil {
 		t.w.T.Fatal(err)
 	}
-	say := &gatepb.Manifest{Name: []byte(name), Mode: 0o700, Size: uint64(m.Size)}
+	say := &nodepb.Manifest{Name: []byte(name), Mode: 0o700, Size: uint64(m.Size)}
 	for _, sum := range m.Chunks {
 		say.Sums = append(say.Sums, append([]byte(nil), sum[:]...))
 	}
-	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: say}})
+	t.Say(&nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: say}})
 	return m
 }
 
 // Start starts ranks of a job of size, and commits.
-func (t *Talk) Start(s *gatepb.Start) (folder string) {
+func (t *Talk) Start(s *nodepb.Start) (folder string) {
 	t.w.T.Helper()
 	t.SayStart(s)
-	folder = string(Expect(t, (*gatepb.ToSubmitter).GetStarted).Folder)
-	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Commit{Commit: &gatepb.Commit{Hold: t.Hold}}})
+	folder = string(Expect(t, (*nodepb.ToSubmitter).GetStarted).Folder)
+	t.Say(&nodepb.ToNode{Say: &nodepb.ToNode_Commit{Commit: &nodepb.Commit{Hold: t.Hold}}})
 	return folder
 }
 
 // SayStart sends what Start sends, without waiting for an answer.
-func (t *Talk) SayStart(s *gatepb.Start) {
+func (t *Talk) SayStart(s *nodepb.Start) {
 	s.Hold, s.JobKey = t.Hold, t.Key.String()
 	if s.Processes == nil {
-		s.Processes = []*gatepb.Process{{}}
+		s.Processes = []*nodepb.Process{{}}
 	}
 	s.Size = max(s.Size, 1)
-	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Start{Start: s}})
+	t.Say(&nodepb.ToNode{Say: &nodepb.ToNode_Start{Start: s}})
 }
 
 // Ack acknowledges the events up to this one.
 func (t *Talk) Ack(event uint64) {
-	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Ack{Ack: &gatepb.Ack{Event: event}}})
+	t.Say(&nodepb.ToNode{Say: &nodepb.ToNode_Ack{Ack: &nodepb.Ack{Event: event}}})
 }
 
 // JobReport is the complete output of a job.
 type JobReport struct {
 	Out, Err string
-	Exits    map[uint32]*gatepb.Exited
+	Exits    map[uint32]*nodepb.Exited
 	Files    map[string]string
-	Over     *gatepb.Over
+	Over     *nodepb.Over
 	last     uint64
 }
 
 // Listen receives events until the job is over, and acknowledges them.
 func (t *Talk) Listen() JobReport {
 	t.w.T.Helper()
-	all := JobReport{Exits: map[uint32]*gatepb.Exited{}, Files: map[string]string{}}
+	all := JobReport{Exits: map[uint32]*nodepb.Exited{}, Files: map[string]string{}}
 	for {
 		m, err := t.Stream.Recv()
 		if errors.Is(err, io.EOF) && all.Over != nil {
@@ -199,17 +199,17 @@ func (t *Talk) Listen() JobReport {
 			t.Ack(m.Event)
 		}
 		switch say := m.Say.(type) {
-		case *gatepb.ToSubmitter_Output:
+		case *nodepb.ToSubmitter_Output:
 			if say.Output.Stderr {
 				all.Err += string(say.Output.Data)
 			} else {
 				all.Out += string(say.Output.Data)
 			}
-		case *gatepb.ToSubmitter_Exited:
+		case *nodepb.ToSubmitter_Exited:
 			all.Exits[say.Exited.Process.Rank] = say.Exited
-		case *gatepb.ToSubmitter_File:
+		case *nodepb.ToSubmitter_File:
 			all.Files[string(say.File.Name)] += string(say.File.Data) + string(say.File.Fault)
-		case *gatepb.ToSubmitter_Over:
+		case *nodepb.ToSubmitter_Over:
 			all.Over = say.Over
 		}
 	}
@@ -256,7 +256,7 @@ func (t *Talk) Reattach(from, to string) *Talk {
 	t.w.T.Helper()
 	c := t.w.Talk(from, to, t.Key)
 	c.ID, c.Hold = t.ID, t.Hold
-	c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.ID, Hold: c.Hold}}})
-	Expect(c, (*gatepb.ToSubmitter).GetAttached)
+	c.Say(&nodepb.ToNode{Say: &nodepb.ToNode_Attach{Attach: &nodepb.Attach{Key: c.ID, Hold: c.Hold}}})
+	Expect(c, (*nodepb.ToSubmitter).GetAttached)
 	return c
 }

@@ -1,6 +1,6 @@
 // The messages between a submitter and the node services of nodes. Every
 // helper offers both services on its local socket for programs of the node's
-// users, and Gate to the other helpers of the grid.
+// users, and NodeService to the other helpers of the grid.
 //
 // On the local socket a call may name another node in its metadata, as
 // isthmus-node: SITE/NODE. The helper then forwards it to that node's
@@ -16,9 +16,9 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             (unknown)
-// source: gate.proto
+// source: node.proto
 
-package gatepb
+package nodepb
 
 import (
 	context "context"
@@ -33,21 +33,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Gate_Converse_FullMethodName = "/isthmus.gate.v1.Gate/Converse"
-	Gate_Ping_FullMethodName     = "/isthmus.gate.v1.Gate/Ping"
-	Gate_Measure_FullMethodName  = "/isthmus.gate.v1.Gate/Measure"
-	Gate_Echo_FullMethodName     = "/isthmus.gate.v1.Gate/Echo"
-	Gate_Gossip_FullMethodName   = "/isthmus.gate.v1.Gate/Gossip"
-	Gate_Jobs_FullMethodName     = "/isthmus.gate.v1.Gate/Jobs"
-	Gate_Kill_FullMethodName     = "/isthmus.gate.v1.Gate/Kill"
+	NodeService_Converse_FullMethodName = "/isthmus.node.v1.NodeService/Converse"
+	NodeService_Ping_FullMethodName     = "/isthmus.node.v1.NodeService/Ping"
+	NodeService_Measure_FullMethodName  = "/isthmus.node.v1.NodeService/Measure"
+	NodeService_Echo_FullMethodName     = "/isthmus.node.v1.NodeService/Echo"
+	NodeService_Gossip_FullMethodName   = "/isthmus.node.v1.NodeService/Gossip"
+	NodeService_Jobs_FullMethodName     = "/isthmus.node.v1.NodeService/Jobs"
+	NodeService_Kill_FullMethodName     = "/isthmus.node.v1.NodeService/Kill"
 )
 
-// GateClient is the client API for Gate service.
+// NodeServiceClient is the client API for NodeService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Gate is one node's reservations and what runs under them.
-type GateClient interface {
+// NodeService is one node's reservations and what runs under them.
+type NodeServiceClient interface {
 	// Converse carries all messages of a submitter and one node about one reservation.
 	// The first message is ask, attach or cancel, which name the key; all others
 	// are about the same.
@@ -85,17 +85,17 @@ type GateClient interface {
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
 }
 
-type gateClient struct {
+type nodeServiceClient struct {
 	cc grpc.ClientConnInterface
 }
 
-func NewGateClient(cc grpc.ClientConnInterface) GateClient {
-	return &gateClient{cc}
+func NewNodeServiceClient(cc grpc.ClientConnInterface) NodeServiceClient {
+	return &nodeServiceClient{cc}
 }
 
-func (c *gateClient) Converse(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToNode, ToSubmitter], error) {
+func (c *nodeServiceClient) Converse(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToNode, ToSubmitter], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Gate_ServiceDesc.Streams[0], Gate_Converse_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &NodeService_ServiceDesc.Streams[0], NodeService_Converse_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,31 +104,31 @@ func (c *gateClient) Converse(ctx context.Context, opts ...grpc.CallOption) (grp
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Gate_ConverseClient = grpc.BidiStreamingClient[ToNode, ToSubmitter]
+type NodeService_ConverseClient = grpc.BidiStreamingClient[ToNode, ToSubmitter]
 
-func (c *gateClient) Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error) {
+func (c *nodeServiceClient) Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PingResponse)
-	err := c.cc.Invoke(ctx, Gate_Ping_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, NodeService_Ping_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *gateClient) Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*MeasureResponse, error) {
+func (c *nodeServiceClient) Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*MeasureResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MeasureResponse)
-	err := c.cc.Invoke(ctx, Gate_Measure_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, NodeService_Measure_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *gateClient) Echo(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Piece, Piece], error) {
+func (c *nodeServiceClient) Echo(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Piece, Piece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Gate_ServiceDesc.Streams[1], Gate_Echo_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &NodeService_ServiceDesc.Streams[1], NodeService_Echo_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -137,44 +137,44 @@ func (c *gateClient) Echo(ctx context.Context, opts ...grpc.CallOption) (grpc.Bi
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Gate_EchoClient = grpc.BidiStreamingClient[Piece, Piece]
+type NodeService_EchoClient = grpc.BidiStreamingClient[Piece, Piece]
 
-func (c *gateClient) Gossip(ctx context.Context, in *GossipRequest, opts ...grpc.CallOption) (*GossipResponse, error) {
+func (c *nodeServiceClient) Gossip(ctx context.Context, in *GossipRequest, opts ...grpc.CallOption) (*GossipResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GossipResponse)
-	err := c.cc.Invoke(ctx, Gate_Gossip_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, NodeService_Gossip_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *gateClient) Jobs(ctx context.Context, in *JobsRequest, opts ...grpc.CallOption) (*JobsResponse, error) {
+func (c *nodeServiceClient) Jobs(ctx context.Context, in *JobsRequest, opts ...grpc.CallOption) (*JobsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(JobsResponse)
-	err := c.cc.Invoke(ctx, Gate_Jobs_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, NodeService_Jobs_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *gateClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error) {
+func (c *nodeServiceClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(KillResponse)
-	err := c.cc.Invoke(ctx, Gate_Kill_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, NodeService_Kill_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// GateServer is the server API for Gate service.
-// All implementations must embed UnimplementedGateServer
+// NodeServiceServer is the server API for NodeService service.
+// All implementations must embed UnimplementedNodeServiceServer
 // for forward compatibility.
 //
-// Gate is one node's reservations and what runs under them.
-type GateServer interface {
+// NodeService is one node's reservations and what runs under them.
+type NodeServiceServer interface {
 	// Converse carries all messages of a submitter and one node about one reservation.
 	// The first message is ask, attach or cancel, which name the key; all others
 	// are about the same.
@@ -210,313 +210,313 @@ type GateServer interface {
 	// Kill ends a job's reservations on this node. Its submitter may call it, and root
 	// and the helper's own user on this node.
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
-	mustEmbedUnimplementedGateServer()
+	mustEmbedUnimplementedNodeServiceServer()
 }
 
-// UnimplementedGateServer must be embedded to have
+// UnimplementedNodeServiceServer must be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
 // pointer dereference when methods are called.
-type UnimplementedGateServer struct{}
+type UnimplementedNodeServiceServer struct{}
 
-func (UnimplementedGateServer) Converse(grpc.BidiStreamingServer[ToNode, ToSubmitter]) error {
+func (UnimplementedNodeServiceServer) Converse(grpc.BidiStreamingServer[ToNode, ToSubmitter]) error {
 	return status.Error(codes.Unimplemented, "method Converse not implemented")
 }
-func (UnimplementedGateServer) Ping(context.Context, *PingRequest) (*PingResponse, error) {
+func (UnimplementedNodeServiceServer) Ping(context.Context, *PingRequest) (*PingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ping not implemented")
 }
-func (UnimplementedGateServer) Measure(context.Context, *MeasureRequest) (*MeasureResponse, error) {
+func (UnimplementedNodeServiceServer) Measure(context.Context, *MeasureRequest) (*MeasureResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Measure not implemented")
 }
-func (UnimplementedGateServer) Echo(grpc.BidiStreamingServer[Piece, Piece]) error {
+func (UnimplementedNodeServiceServer) Echo(grpc.BidiStreamingServer[Piece, Piece]) error {
 	return status.Error(codes.Unimplemented, "method Echo not implemented")
 }
-func (UnimplementedGateServer) Gossip(context.Context, *GossipRequest) (*GossipResponse, error) {
+func (UnimplementedNodeServiceServer) Gossip(context.Context, *GossipRequest) (*GossipResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Gossip not implemented")
 }
-func (UnimplementedGateServer) Jobs(context.Context, *JobsRequest) (*JobsResponse, error) {
+func (UnimplementedNodeServiceServer) Jobs(context.Context, *JobsRequest) (*JobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Jobs not implemented")
 }
-func (UnimplementedGateServer) Kill(context.Context, *KillRequest) (*KillResponse, error) {
+func (UnimplementedNodeServiceServer) Kill(context.Context, *KillRequest) (*KillResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
 }
-func (UnimplementedGateServer) mustEmbedUnimplementedGateServer() {}
-func (UnimplementedGateServer) testEmbeddedByValue()              {}
+func (UnimplementedNodeServiceServer) mustEmbedUnimplementedNodeServiceServer() {}
+func (UnimplementedNodeServiceServer) testEmbeddedByValue()                     {}
 
-// UnsafeGateServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to GateServer will
+// UnsafeNodeServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to NodeServiceServer will
 // result in compilation errors.
-type UnsafeGateServer interface {
-	mustEmbedUnimplementedGateServer()
+type UnsafeNodeServiceServer interface {
+	mustEmbedUnimplementedNodeServiceServer()
 }
 
-func RegisterGateServer(s grpc.ServiceRegistrar, srv GateServer) {
-	// If the following call panics, it indicates UnimplementedGateServer was
+func RegisterNodeServiceServer(s grpc.ServiceRegistrar, srv NodeServiceServer) {
+	// If the following call panics, it indicates UnimplementedNodeServiceServer was
 	// embedded by pointer and is nil.  This will cause panics if an
 	// unimplemented method is ever invoked, so we test this at initialization
 	// time to prevent it from happening at runtime later due to I/O.
 	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
 		t.testEmbeddedByValue()
 	}
-	s.RegisterService(&Gate_ServiceDesc, srv)
+	s.RegisterService(&NodeService_ServiceDesc, srv)
 }
 
-func _Gate_Converse_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(GateServer).Converse(&grpc.GenericServerStream[ToNode, ToSubmitter]{ServerStream: stream})
+func _NodeService_Converse_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(NodeServiceServer).Converse(&grpc.GenericServerStream[ToNode, ToSubmitter]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Gate_ConverseServer = grpc.BidiStreamingServer[ToNode, ToSubmitter]
+type NodeService_ConverseServer = grpc.BidiStreamingServer[ToNode, ToSubmitter]
 
-func _Gate_Ping_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _NodeService_Ping_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PingRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(GateServer).Ping(ctx, in)
+		return srv.(NodeServiceServer).Ping(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Gate_Ping_FullMethodName,
+		FullMethod: NodeService_Ping_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(GateServer).Ping(ctx, req.(*PingRequest))
+		return srv.(NodeServiceServer).Ping(ctx, req.(*PingRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Gate_Measure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _NodeService_Measure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(MeasureRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(GateServer).Measure(ctx, in)
+		return srv.(NodeServiceServer).Measure(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Gate_Measure_FullMethodName,
+		FullMethod: NodeService_Measure_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(GateServer).Measure(ctx, req.(*MeasureRequest))
+		return srv.(NodeServiceServer).Measure(ctx, req.(*MeasureRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Gate_Echo_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(GateServer).Echo(&grpc.GenericServerStream[Piece, Piece]{ServerStream: stream})
+func _NodeService_Echo_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(NodeServiceServer).Echo(&grpc.GenericServerStream[Piece, Piece]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Gate_EchoServer = grpc.BidiStreamingServer[Piece, Piece]
+type NodeService_EchoServer = grpc.BidiStreamingServer[Piece, Piece]
 
-func _Gate_Gossip_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _NodeService_Gossip_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GossipRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(GateServer).Gossip(ctx, in)
+		return srv.(NodeServiceServer).Gossip(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Gate_Gossip_FullMethodName,
+		FullMethod: NodeService_Gossip_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(GateServer).Gossip(ctx, req.(*GossipRequest))
+		return srv.(NodeServiceServer).Gossip(ctx, req.(*GossipRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Gate_Jobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _NodeService_Jobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(JobsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(GateServer).Jobs(ctx, in)
+		return srv.(NodeServiceServer).Jobs(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Gate_Jobs_FullMethodName,
+		FullMethod: NodeService_Jobs_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(GateServer).Jobs(ctx, req.(*JobsRequest))
+		return srv.(NodeServiceServer).Jobs(ctx, req.(*JobsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Gate_Kill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _NodeService_Kill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(KillRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(GateServer).Kill(ctx, in)
+		return srv.(NodeServiceServer).Kill(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Gate_Kill_FullMethodName,
+		FullMethod: NodeService_Kill_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(GateServer).Kill(ctx, req.(*KillRequest))
+		return srv.(NodeServiceServer).Kill(ctx, req.(*KillRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-// Gate_ServiceDesc is the grpc.ServiceDesc for Gate service.
+// NodeService_ServiceDesc is the grpc.ServiceDesc for NodeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
-var Gate_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "isthmus.gate.v1.Gate",
-	HandlerType: (*GateServer)(nil),
+var NodeService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isthmus.node.v1.NodeService",
+	HandlerType: (*NodeServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
 			MethodName: "Ping",
-			Handler:    _Gate_Ping_Handler,
+			Handler:    _NodeService_Ping_Handler,
 		},
 		{
 			MethodName: "Measure",
-			Handler:    _Gate_Measure_Handler,
+			Handler:    _NodeService_Measure_Handler,
 		},
 		{
 			MethodName: "Gossip",
-			Handler:    _Gate_Gossip_Handler,
+			Handler:    _NodeService_Gossip_Handler,
 		},
 		{
 			MethodName: "Jobs",
-			Handler:    _Gate_Jobs_Handler,
+			Handler:    _NodeService_Jobs_Handler,
 		},
 		{
 			MethodName: "Kill",
-			Handler:    _Gate_Kill_Handler,
+			Handler:    _NodeService_Kill_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Converse",
-			Handler:       _Gate_Converse_Handler,
+			Handler:       _NodeService_Converse_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},
 		{
 			StreamName:    "Echo",
-			Handler:       _Gate_Echo_Handler,
+			Handler:       _NodeService_Echo_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},
 	},
-	Metadata: "gate.proto",
+	Metadata: "node.proto",
 }
 
 const (
-	Desk_Hosts_FullMethodName = "/isthmus.gate.v1.Desk/Hosts"
+	Submitters_Hosts_FullMethodName = "/isthmus.node.v1.Submitters/Hosts"
 )
 
-// DeskClient is the client API for Desk service.
+// SubmittersClient is the client API for Submitters service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Desk is for programs of the node's users; it is offered on the local socket
+// Submitters is for programs of the node's users; it is offered on the local socket
 // only.
-type DeskClient interface {
+type SubmittersClient interface {
 	// Hosts returns the grid's hosts and what their owners offer, sorted by name.
 	Hosts(ctx context.Context, in *HostsRequest, opts ...grpc.CallOption) (*HostsResponse, error)
 }
 
-type deskClient struct {
+type submittersClient struct {
 	cc grpc.ClientConnInterface
 }
 
-func NewDeskClient(cc grpc.ClientConnInterface) DeskClient {
-	return &deskClient{cc}
+func NewSubmittersClient(cc grpc.ClientConnInterface) SubmittersClient {
+	return &submittersClient{cc}
 }
 
-func (c *deskClient) Hosts(ctx context.Context, in *HostsRequest, opts ...grpc.CallOption) (*HostsResponse, error) {
+func (c *submittersClient) Hosts(ctx context.Context, in *HostsRequest, opts ...grpc.CallOption) (*HostsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HostsResponse)
-	err := c.cc.Invoke(ctx, Desk_Hosts_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, Submitters_Hosts_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// DeskServer is the server API for Desk service.
-// All implementations must embed UnimplementedDeskServer
+// SubmittersServer is the server API for Submitters service.
+// All implementations must embed UnimplementedSubmittersServer
 // for forward compatibility.
 //
-// Desk is for programs of the node's users; it is offered on the local socket
+// Submitters is for programs of the node's users; it is offered on the local socket
 // only.
-type DeskServer interface {
+type SubmittersServer interface {
 	// Hosts returns the grid's hosts and what their owners offer, sorted by name.
 	Hosts(context.Context, *HostsRequest) (*HostsResponse, error)
-	mustEmbedUnimplementedDeskServer()
+	mustEmbedUnimplementedSubmittersServer()
 }
 
-// UnimplementedDeskServer must be embedded to have
+// UnimplementedSubmittersServer must be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
 // pointer dereference when methods are called.
-type UnimplementedDeskServer struct{}
+type UnimplementedSubmittersServer struct{}
 
-func (UnimplementedDeskServer) Hosts(context.Context, *HostsRequest) (*HostsResponse, error) {
+func (UnimplementedSubmittersServer) Hosts(context.Context, *HostsRequest) (*HostsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Hosts not implemented")
 }
-func (UnimplementedDeskServer) mustEmbedUnimplementedDeskServer() {}
-func (UnimplementedDeskServer) testEmbeddedByValue()              {}
+func (UnimplementedSubmittersServer) mustEmbedUnimplementedSubmittersServer() {}
+func (UnimplementedSubmittersServer) testEmbeddedByValue()                    {}
 
-// UnsafeDeskServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to DeskServer will
+// UnsafeSubmittersServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to SubmittersServer will
 // result in compilation errors.
-type UnsafeDeskServer interface {
-	mustEmbedUnimplementedDeskServer()
+type UnsafeSubmittersServer interface {
+	mustEmbedUnimplementedSubmittersServer()
 }
 
-func RegisterDeskServer(s grpc.ServiceRegistrar, srv DeskServer) {
-	// If the following call panics, it indicates UnimplementedDeskServer was
+func RegisterSubmittersServer(s grpc.ServiceRegistrar, srv SubmittersServer) {
+	// If the following call panics, it indicates UnimplementedSubmittersServer was
 	// embedded by pointer and is nil.  This will cause panics if an
 	// unimplemented method is ever invoked, so we test this at initialization
 	// time to prevent it from happening at runtime later due to I/O.
 	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
 		t.testEmbeddedByValue()
 	}
-	s.RegisterService(&Desk_ServiceDesc, srv)
+	s.RegisterService(&Submitters_ServiceDesc, srv)
 }
 
-func _Desk_Hosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _Submitters_Hosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HostsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(DeskServer).Hosts(ctx, in)
+		return srv.(SubmittersServer).Hosts(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Desk_Hosts_FullMethodName,
+		FullMethod: Submitters_Hosts_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DeskServer).Hosts(ctx, req.(*HostsRequest))
+		return srv.(SubmittersServer).Hosts(ctx, req.(*HostsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-// Desk_ServiceDesc is the grpc.ServiceDesc for Desk service.
+// Submitters_ServiceDesc is the grpc.ServiceDesc for Submitters service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
-var Desk_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "isthmus.gate.v1.Desk",
-	HandlerType: (*DeskServer)(nil),
+var Submitters_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isthmus.node.v1.Submitters",
+	HandlerType: (*SubmittersServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
 			MethodName: "Hosts",
-			Handler:    _Desk_Hosts_Handler,
+			Handler:    _Submitters_Hosts_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "gate.proto",
+	Metadata: "node.proto",
 }

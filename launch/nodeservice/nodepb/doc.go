@@ -1,9 +1,9 @@
-// Package gatepb contains the messages and calls of node services, generated from gate.proto;
+// Package nodepb contains the messages and calls of node services, generated from node.proto;
 // package nodeservice serves the calls, and package submit makes them. What it has beside that converts
 // words to what carries them: those of a system are bytes, and strings of messages are UTF-8 only.
-package gatepb
+package nodepb
 
-//go:generate go run github.com/isthmus-grid/isthmus/internal/control/protogen gate.proto
+//go:generate go run github.com/isthmus-grid/isthmus/internal/control/protogen node.proto
 
 // Bytes returns words as messages carry them.
 func Bytes(words []string) [][]byte {

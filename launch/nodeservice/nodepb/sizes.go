@@ -1,4 +1,4 @@
-package gatepb
+package nodepb
 
 import "github.com/isthmus-grid/isthmus/internal/limit/decode"
 

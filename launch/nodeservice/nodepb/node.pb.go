@@ -1,6 +1,6 @@
 // The messages between a submitter and the node services of nodes. Every
 // helper offers both services on its local socket for programs of the node's
-// users, and Gate to the other helpers of the grid.
+// users, and NodeService to the other helpers of the grid.
 //
 // On the local socket a call may name another node in its metadata, as
 // isthmus-node: SITE/NODE. The helper then forwards it to that node's
@@ -16,9 +16,9 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: gate.proto
+// source: node.proto
 
-package gatepb
+package nodepb
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -77,11 +77,11 @@ func (x Refused_What) String() string {
 }
 
 func (Refused_What) Descriptor() protoreflect.EnumDescriptor {
-	return file_gate_proto_enumTypes[0].Descriptor()
+	return file_node_proto_enumTypes[0].Descriptor()
 }
 
 func (Refused_What) Type() protoreflect.EnumType {
-	return &file_gate_proto_enumTypes[0]
+	return &file_node_proto_enumTypes[0]
 }
 
 func (x Refused_What) Number() protoreflect.EnumNumber {
@@ -90,7 +90,7 @@ func (x Refused_What) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Refused_What.Descriptor instead.
 func (Refused_What) EnumDescriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{7, 0}
+	return file_node_proto_rawDescGZIP(), []int{7, 0}
 }
 
 type Fault_Code int32
@@ -138,11 +138,11 @@ func (x Fault_Code) String() string {
 }
 
 func (Fault_Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_gate_proto_enumTypes[1].Descriptor()
+	return file_node_proto_enumTypes[1].Descriptor()
 }
 
 func (Fault_Code) Type() protoreflect.EnumType {
-	return &file_gate_proto_enumTypes[1]
+	return &file_node_proto_enumTypes[1]
 }
 
 func (x Fault_Code) Number() protoreflect.EnumNumber {
@@ -151,7 +151,7 @@ func (x Fault_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Fault_Code.Descriptor instead.
 func (Fault_Code) EnumDescriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{34, 0}
+	return file_node_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // ToNode is a message of a submitter. Exactly one field is set.
@@ -179,7 +179,7 @@ type ToNode struct {
 
 func (x *ToNode) Reset() {
 	*x = ToNode{}
-	mi := &file_gate_proto_msgTypes[0]
+	mi := &file_node_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -191,7 +191,7 @@ func (x *ToNode) String() string {
 func (*ToNode) ProtoMessage() {}
 
 func (x *ToNode) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[0]
+	mi := &file_node_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -204,7 +204,7 @@ func (x *ToNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToNode.ProtoReflect.Descriptor instead.
 func (*ToNode) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{0}
+	return file_node_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ToNode) GetSay() isToNode_Say {
@@ -443,7 +443,7 @@ type ToSubmitter struct {
 
 func (x *ToSubmitter) Reset() {
 	*x = ToSubmitter{}
-	mi := &file_gate_proto_msgTypes[1]
+	mi := &file_node_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +455,7 @@ func (x *ToSubmitter) String() string {
 func (*ToSubmitter) ProtoMessage() {}
 
 func (x *ToSubmitter) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[1]
+	mi := &file_node_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +468,7 @@ func (x *ToSubmitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToSubmitter.ProtoReflect.Descriptor instead.
 func (*ToSubmitter) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{1}
+	return file_node_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ToSubmitter) GetSay() isToSubmitter_Say {
@@ -742,7 +742,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_gate_proto_msgTypes[2]
+	mi := &file_node_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +754,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[2]
+	mi := &file_node_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +767,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{2}
+	return file_node_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Hold) GetBoot() uint64 {
@@ -795,7 +795,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_gate_proto_msgTypes[3]
+	mi := &file_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +807,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[3]
+	mi := &file_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +820,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{3}
+	return file_node_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Process) GetRank() uint32 {
@@ -853,7 +853,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_gate_proto_msgTypes[4]
+	mi := &file_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +865,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[4]
+	mi := &file_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +878,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{4}
+	return file_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Ask) GetKey() []byte {
@@ -947,7 +947,7 @@ type OK struct {
 
 func (x *OK) Reset() {
 	*x = OK{}
-	mi := &file_gate_proto_msgTypes[5]
+	mi := &file_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +959,7 @@ func (x *OK) String() string {
 func (*OK) ProtoMessage() {}
 
 func (x *OK) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[5]
+	mi := &file_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +972,7 @@ func (x *OK) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OK.ProtoReflect.Descriptor instead.
 func (*OK) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{5}
+	return file_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OK) GetHold() *Hold {
@@ -1042,7 +1042,7 @@ type NOK struct {
 
 func (x *NOK) Reset() {
 	*x = NOK{}
-	mi := &file_gate_proto_msgTypes[6]
+	mi := &file_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1054,7 @@ func (x *NOK) String() string {
 func (*NOK) ProtoMessage() {}
 
 func (x *NOK) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[6]
+	mi := &file_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1067,7 @@ func (x *NOK) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NOK.ProtoReflect.Descriptor instead.
 func (*NOK) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{6}
+	return file_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NOK) GetReason() string {
@@ -1090,14 +1090,14 @@ type Refused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                                // reserve.Reason
 	Text          []byte                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                                    // for people
-	What          Refused_What           `protobuf:"varint,3,opt,name=what,proto3,enum=isthmus.gate.v1.Refused_What" json:"what,omitempty"` // which one
+	What          Refused_What           `protobuf:"varint,3,opt,name=what,proto3,enum=isthmus.node.v1.Refused_What" json:"what,omitempty"` // which one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_gate_proto_msgTypes[7]
+	mi := &file_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1109,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[7]
+	mi := &file_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1122,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{7}
+	return file_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Refused) GetReason() string {
@@ -1157,7 +1157,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_gate_proto_msgTypes[8]
+	mi := &file_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1169,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[8]
+	mi := &file_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1182,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{8}
+	return file_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Renew) GetHold() *Hold {
@@ -1207,7 +1207,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_gate_proto_msgTypes[9]
+	mi := &file_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1219,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[9]
+	mi := &file_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1232,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{9}
+	return file_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Attach) GetKey() []byte {
@@ -1275,7 +1275,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_gate_proto_msgTypes[10]
+	mi := &file_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1287,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[10]
+	mi := &file_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1300,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{10}
+	return file_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attached) GetStarted() bool {
@@ -1334,7 +1334,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_gate_proto_msgTypes[11]
+	mi := &file_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1346,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[11]
+	mi := &file_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1359,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{11}
+	return file_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Cancel) GetKey() []byte {
@@ -1379,7 +1379,7 @@ type Cancelled struct {
 
 func (x *Cancelled) Reset() {
 	*x = Cancelled{}
-	mi := &file_gate_proto_msgTypes[12]
+	mi := &file_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1391,7 @@ func (x *Cancelled) String() string {
 func (*Cancelled) ProtoMessage() {}
 
 func (x *Cancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[12]
+	mi := &file_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1404,7 @@ func (x *Cancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancelled.ProtoReflect.Descriptor instead.
 func (*Cancelled) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{12}
+	return file_node_proto_rawDescGZIP(), []int{12}
 }
 
 // Manifest names a file that the job needs. Files appear in the job's folder on
@@ -1426,7 +1426,7 @@ type Manifest struct {
 
 func (x *Manifest) Reset() {
 	*x = Manifest{}
-	mi := &file_gate_proto_msgTypes[13]
+	mi := &file_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1438,7 @@ func (x *Manifest) String() string {
 func (*Manifest) ProtoMessage() {}
 
 func (x *Manifest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[13]
+	mi := &file_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1451,7 @@ func (x *Manifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Manifest.ProtoReflect.Descriptor instead.
 func (*Manifest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{13}
+	return file_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Manifest) GetName() []byte {
@@ -1502,7 +1502,7 @@ type Missing struct {
 
 func (x *Missing) Reset() {
 	*x = Missing{}
-	mi := &file_gate_proto_msgTypes[14]
+	mi := &file_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1514,7 @@ func (x *Missing) String() string {
 func (*Missing) ProtoMessage() {}
 
 func (x *Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[14]
+	mi := &file_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1527,7 @@ func (x *Missing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missing.ProtoReflect.Descriptor instead.
 func (*Missing) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{14}
+	return file_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Missing) GetName() []byte {
@@ -1563,7 +1563,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_gate_proto_msgTypes[15]
+	mi := &file_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1575,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[15]
+	mi := &file_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1588,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{15}
+	return file_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Chunk) GetSum() []byte {
@@ -1615,7 +1615,7 @@ type Stored struct {
 
 func (x *Stored) Reset() {
 	*x = Stored{}
-	mi := &file_gate_proto_msgTypes[16]
+	mi := &file_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1627,7 @@ func (x *Stored) String() string {
 func (*Stored) ProtoMessage() {}
 
 func (x *Stored) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[16]
+	mi := &file_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1640,7 @@ func (x *Stored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stored.ProtoReflect.Descriptor instead.
 func (*Stored) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{16}
+	return file_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Stored) GetName() []byte {
@@ -1683,7 +1683,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_gate_proto_msgTypes[17]
+	mi := &file_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +1695,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[17]
+	mi := &file_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1708,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{17}
+	return file_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Start) GetHold() *Hold {
@@ -1827,7 +1827,7 @@ type NodeOfJob struct {
 
 func (x *NodeOfJob) Reset() {
 	*x = NodeOfJob{}
-	mi := &file_gate_proto_msgTypes[18]
+	mi := &file_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1839,7 @@ func (x *NodeOfJob) String() string {
 func (*NodeOfJob) ProtoMessage() {}
 
 func (x *NodeOfJob) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[18]
+	mi := &file_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1852,7 @@ func (x *NodeOfJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeOfJob.ProtoReflect.Descriptor instead.
 func (*NodeOfJob) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{18}
+	return file_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeOfJob) GetNode() string {
@@ -1880,7 +1880,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_gate_proto_msgTypes[19]
+	mi := &file_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1892,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[19]
+	mi := &file_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1905,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{19}
+	return file_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Limit) GetName() string {
@@ -1932,7 +1932,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_gate_proto_msgTypes[20]
+	mi := &file_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +1944,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[20]
+	mi := &file_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +1957,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{20}
+	return file_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Started) GetFolder() []byte {
@@ -1978,7 +1978,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_gate_proto_msgTypes[21]
+	mi := &file_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +1990,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[21]
+	mi := &file_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2003,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{21}
+	return file_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Commit) GetHold() *Hold {
@@ -2022,7 +2022,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_gate_proto_msgTypes[22]
+	mi := &file_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2034,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[22]
+	mi := &file_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2047,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{22}
+	return file_node_proto_rawDescGZIP(), []int{22}
 }
 
 // Input is for rank 0. No more than 256 KiB beyond the last Taken may be
@@ -2063,7 +2063,7 @@ type Input struct {
 
 func (x *Input) Reset() {
 	*x = Input{}
-	mi := &file_gate_proto_msgTypes[23]
+	mi := &file_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2075,7 @@ func (x *Input) String() string {
 func (*Input) ProtoMessage() {}
 
 func (x *Input) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[23]
+	mi := &file_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2088,7 @@ func (x *Input) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Input.ProtoReflect.Descriptor instead.
 func (*Input) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{23}
+	return file_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Input) GetOffset() uint64 {
@@ -2123,7 +2123,7 @@ type Taken struct {
 
 func (x *Taken) Reset() {
 	*x = Taken{}
-	mi := &file_gate_proto_msgTypes[24]
+	mi := &file_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2135,7 @@ func (x *Taken) String() string {
 func (*Taken) ProtoMessage() {}
 
 func (x *Taken) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[24]
+	mi := &file_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2148,7 @@ func (x *Taken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Taken.ProtoReflect.Descriptor instead.
 func (*Taken) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{24}
+	return file_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Taken) GetBytes() uint64 {
@@ -2176,7 +2176,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_gate_proto_msgTypes[25]
+	mi := &file_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2188,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[25]
+	mi := &file_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2201,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{25}
+	return file_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Signal) GetName() string {
@@ -2230,7 +2230,7 @@ type Dead struct {
 
 func (x *Dead) Reset() {
 	*x = Dead{}
-	mi := &file_gate_proto_msgTypes[26]
+	mi := &file_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2242,7 @@ func (x *Dead) String() string {
 func (*Dead) ProtoMessage() {}
 
 func (x *Dead) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[26]
+	mi := &file_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2255,7 @@ func (x *Dead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dead.ProtoReflect.Descriptor instead.
 func (*Dead) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{26}
+	return file_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Dead) GetProcesses() []uint32 {
@@ -2284,7 +2284,7 @@ type TakenForDead struct {
 
 func (x *TakenForDead) Reset() {
 	*x = TakenForDead{}
-	mi := &file_gate_proto_msgTypes[27]
+	mi := &file_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2296,7 @@ func (x *TakenForDead) String() string {
 func (*TakenForDead) ProtoMessage() {}
 
 func (x *TakenForDead) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[27]
+	mi := &file_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2309,7 @@ func (x *TakenForDead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakenForDead.ProtoReflect.Descriptor instead.
 func (*TakenForDead) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{27}
+	return file_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TakenForDead) GetNodes() []string {
@@ -2330,7 +2330,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_gate_proto_msgTypes[28]
+	mi := &file_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2342,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[28]
+	mi := &file_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2355,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{28}
+	return file_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Join) GetNode() *NodeOfJob {
@@ -2377,7 +2377,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_gate_proto_msgTypes[29]
+	mi := &file_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2389,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[29]
+	mi := &file_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2402,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{29}
+	return file_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ack) GetEvent() uint64 {
@@ -2425,7 +2425,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_gate_proto_msgTypes[30]
+	mi := &file_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2437,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[30]
+	mi := &file_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2450,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{30}
+	return file_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Output) GetProcess() *Process {
@@ -2487,7 +2487,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_gate_proto_msgTypes[31]
+	mi := &file_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2499,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[31]
+	mi := &file_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2512,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{31}
+	return file_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Exited) GetProcess() *Process {
@@ -2559,7 +2559,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_gate_proto_msgTypes[32]
+	mi := &file_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +2571,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[32]
+	mi := &file_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +2584,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{32}
+	return file_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FileChunk) GetName() []byte {
@@ -2641,7 +2641,7 @@ type Over struct {
 
 func (x *Over) Reset() {
 	*x = Over{}
-	mi := &file_gate_proto_msgTypes[33]
+	mi := &file_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +2653,7 @@ func (x *Over) String() string {
 func (*Over) ProtoMessage() {}
 
 func (x *Over) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[33]
+	mi := &file_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +2666,7 @@ func (x *Over) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Over.ProtoReflect.Descriptor instead.
 func (*Over) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{33}
+	return file_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Over) GetEnded() []byte {
@@ -2680,7 +2680,7 @@ func (x *Over) GetEnded() []byte {
 // held, stays.
 type Fault struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          Fault_Code             `protobuf:"varint,1,opt,name=code,proto3,enum=isthmus.gate.v1.Fault_Code" json:"code,omitempty"`
+	Code          Fault_Code             `protobuf:"varint,1,opt,name=code,proto3,enum=isthmus.node.v1.Fault_Code" json:"code,omitempty"`
 	Text          []byte                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // for people
 	Name          []byte                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"` // the file that it is about
 	unknownFields protoimpl.UnknownFields
@@ -2689,7 +2689,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_gate_proto_msgTypes[34]
+	mi := &file_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2701,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[34]
+	mi := &file_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2714,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{34}
+	return file_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Fault) GetCode() Fault_Code {
@@ -2747,7 +2747,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_gate_proto_msgTypes[35]
+	mi := &file_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2759,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[35]
+	mi := &file_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2772,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{35}
+	return file_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PingRequest) GetPayload() []byte {
@@ -2792,7 +2792,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_gate_proto_msgTypes[36]
+	mi := &file_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2804,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[36]
+	mi := &file_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2817,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{36}
+	return file_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PingResponse) GetPayload() []byte {
@@ -2844,7 +2844,7 @@ type MeasureRequest struct {
 
 func (x *MeasureRequest) Reset() {
 	*x = MeasureRequest{}
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2856,7 +2856,7 @@ func (x *MeasureRequest) String() string {
 func (*MeasureRequest) ProtoMessage() {}
 
 func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2869,7 +2869,7 @@ func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
 func (*MeasureRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{37}
+	return file_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MeasureRequest) GetNodes() []string {
@@ -2895,7 +2895,7 @@ type MeasureResponse struct {
 
 func (x *MeasureResponse) Reset() {
 	*x = MeasureResponse{}
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +2907,7 @@ func (x *MeasureResponse) String() string {
 func (*MeasureResponse) ProtoMessage() {}
 
 func (x *MeasureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +2920,7 @@ func (x *MeasureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureResponse.ProtoReflect.Descriptor instead.
 func (*MeasureResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{38}
+	return file_node_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MeasureResponse) GetDistances() []*Distance {
@@ -2943,7 +2943,7 @@ type Distance struct {
 
 func (x *Distance) Reset() {
 	*x = Distance{}
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +2955,7 @@ func (x *Distance) String() string {
 func (*Distance) ProtoMessage() {}
 
 func (x *Distance) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +2968,7 @@ func (x *Distance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distance.ProtoReflect.Descriptor instead.
 func (*Distance) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{39}
+	return file_node_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Distance) GetNode() string {
@@ -3008,7 +3008,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_node_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3020,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_node_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3033,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{40}
+	return file_node_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Piece) GetData() []byte {
@@ -3054,7 +3054,7 @@ type GossipRequest struct {
 
 func (x *GossipRequest) Reset() {
 	*x = GossipRequest{}
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_node_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3066,7 @@ func (x *GossipRequest) String() string {
 func (*GossipRequest) ProtoMessage() {}
 
 func (x *GossipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_node_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3079,7 @@ func (x *GossipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipRequest.ProtoReflect.Descriptor instead.
 func (*GossipRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{41}
+	return file_node_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GossipRequest) GetJob() string {
@@ -3111,7 +3111,7 @@ type GossipResponse struct {
 
 func (x *GossipResponse) Reset() {
 	*x = GossipResponse{}
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_node_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3123,7 @@ func (x *GossipResponse) String() string {
 func (*GossipResponse) ProtoMessage() {}
 
 func (x *GossipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_node_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3136,7 @@ func (x *GossipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipResponse.ProtoReflect.Descriptor instead.
 func (*GossipResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{42}
+	return file_node_proto_rawDescGZIP(), []int{42}
 }
 
 type JobsRequest struct {
@@ -3147,7 +3147,7 @@ type JobsRequest struct {
 
 func (x *JobsRequest) Reset() {
 	*x = JobsRequest{}
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_node_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3159,7 @@ func (x *JobsRequest) String() string {
 func (*JobsRequest) ProtoMessage() {}
 
 func (x *JobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_node_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3172,7 @@ func (x *JobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsRequest.ProtoReflect.Descriptor instead.
 func (*JobsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{43}
+	return file_node_proto_rawDescGZIP(), []int{43}
 }
 
 type JobsResponse struct {
@@ -3184,7 +3184,7 @@ type JobsResponse struct {
 
 func (x *JobsResponse) Reset() {
 	*x = JobsResponse{}
-	mi := &file_gate_proto_msgTypes[44]
+	mi := &file_node_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3196,7 @@ func (x *JobsResponse) String() string {
 func (*JobsResponse) ProtoMessage() {}
 
 func (x *JobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[44]
+	mi := &file_node_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3209,7 @@ func (x *JobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsResponse.ProtoReflect.Descriptor instead.
 func (*JobsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{44}
+	return file_node_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JobsResponse) GetJobs() []*JobHere {
@@ -3240,7 +3240,7 @@ type JobHere struct {
 
 func (x *JobHere) Reset() {
 	*x = JobHere{}
-	mi := &file_gate_proto_msgTypes[45]
+	mi := &file_node_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3252,7 @@ func (x *JobHere) String() string {
 func (*JobHere) ProtoMessage() {}
 
 func (x *JobHere) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[45]
+	mi := &file_node_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3265,7 @@ func (x *JobHere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHere.ProtoReflect.Descriptor instead.
 func (*JobHere) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{45}
+	return file_node_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *JobHere) GetJob() string {
@@ -3361,7 +3361,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_gate_proto_msgTypes[46]
+	mi := &file_node_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3373,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[46]
+	mi := &file_node_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3386,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{46}
+	return file_node_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *KillRequest) GetJob() string {
@@ -3405,7 +3405,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_gate_proto_msgTypes[47]
+	mi := &file_node_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3417,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[47]
+	mi := &file_node_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3430,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{47}
+	return file_node_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *KillResponse) GetReservations() uint32 {
@@ -3448,7 +3448,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_gate_proto_msgTypes[48]
+	mi := &file_node_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3460,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[48]
+	mi := &file_node_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3473,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{48}
+	return file_node_proto_rawDescGZIP(), []int{48}
 }
 
 type HostsResponse struct {
@@ -3486,7 +3486,7 @@ type HostsResponse struct {
 
 func (x *HostsResponse) Reset() {
 	*x = HostsResponse{}
-	mi := &file_gate_proto_msgTypes[49]
+	mi := &file_node_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3498,7 @@ func (x *HostsResponse) String() string {
 func (*HostsResponse) ProtoMessage() {}
 
 func (x *HostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[49]
+	mi := &file_node_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3511,7 @@ func (x *HostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsResponse.ProtoReflect.Descriptor instead.
 func (*HostsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{49}
+	return file_node_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HostsResponse) GetHosts() []*Host {
@@ -3548,7 +3548,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_gate_proto_msgTypes[50]
+	mi := &file_node_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3560,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[50]
+	mi := &file_node_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3573,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{50}
+	return file_node_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Host) GetNode() string {
@@ -3673,7 +3673,7 @@ type ToAgent struct {
 
 func (x *ToAgent) Reset() {
 	*x = ToAgent{}
-	mi := &file_gate_proto_msgTypes[51]
+	mi := &file_node_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3685,7 +3685,7 @@ func (x *ToAgent) String() string {
 func (*ToAgent) ProtoMessage() {}
 
 func (x *ToAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[51]
+	mi := &file_node_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3698,7 +3698,7 @@ func (x *ToAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToAgent.ProtoReflect.Descriptor instead.
 func (*ToAgent) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{51}
+	return file_node_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ToAgent) GetSay() isToAgent_Say {
@@ -3850,7 +3850,7 @@ type FromAgent struct {
 
 func (x *FromAgent) Reset() {
 	*x = FromAgent{}
-	mi := &file_gate_proto_msgTypes[52]
+	mi := &file_node_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +3862,7 @@ func (x *FromAgent) String() string {
 func (*FromAgent) ProtoMessage() {}
 
 func (x *FromAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[52]
+	mi := &file_node_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +3875,7 @@ func (x *FromAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromAgent.ProtoReflect.Descriptor instead.
 func (*FromAgent) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{52}
+	return file_node_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FromAgent) GetSay() isFromAgent_Say {
@@ -3992,7 +3992,7 @@ type Open struct {
 
 func (x *Open) Reset() {
 	*x = Open{}
-	mi := &file_gate_proto_msgTypes[53]
+	mi := &file_node_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4004,7 @@ func (x *Open) String() string {
 func (*Open) ProtoMessage() {}
 
 func (x *Open) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[53]
+	mi := &file_node_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4017,7 @@ func (x *Open) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Open.ProtoReflect.Descriptor instead.
 func (*Open) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{53}
+	return file_node_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Open) GetParent() []byte {
@@ -4062,7 +4062,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_gate_proto_msgTypes[54]
+	mi := &file_node_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4074,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[54]
+	mi := &file_node_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4087,7 +4087,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{54}
+	return file_node_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Opened) GetFolder() []byte {
@@ -4140,7 +4140,7 @@ type StagePart struct {
 
 func (x *StagePart) Reset() {
 	*x = StagePart{}
-	mi := &file_gate_proto_msgTypes[55]
+	mi := &file_node_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +4152,7 @@ func (x *StagePart) String() string {
 func (*StagePart) ProtoMessage() {}
 
 func (x *StagePart) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[55]
+	mi := &file_node_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +4165,7 @@ func (x *StagePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagePart.ProtoReflect.Descriptor instead.
 func (*StagePart) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{55}
+	return file_node_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StagePart) GetName() []byte {
@@ -4214,7 +4214,7 @@ type StagedFile struct {
 
 func (x *StagedFile) Reset() {
 	*x = StagedFile{}
-	mi := &file_gate_proto_msgTypes[56]
+	mi := &file_node_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +4226,7 @@ func (x *StagedFile) String() string {
 func (*StagedFile) ProtoMessage() {}
 
 func (x *StagedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[56]
+	mi := &file_node_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4239,7 @@ func (x *StagedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagedFile.ProtoReflect.Descriptor instead.
 func (*StagedFile) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{56}
+	return file_node_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StagedFile) GetName() []byte {
@@ -4267,7 +4267,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_gate_proto_msgTypes[57]
+	mi := &file_node_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4279,7 @@ func (x *Launch) String() string {
 func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[57]
+	mi := &file_node_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4292,7 +4292,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{57}
+	return file_node_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Launch) GetStart() *Start {
@@ -4319,7 +4319,7 @@ type EndJob struct {
 
 func (x *EndJob) Reset() {
 	*x = EndJob{}
-	mi := &file_gate_proto_msgTypes[58]
+	mi := &file_node_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4331,7 @@ func (x *EndJob) String() string {
 func (*EndJob) ProtoMessage() {}
 
 func (x *EndJob) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[58]
+	mi := &file_node_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4344,7 @@ func (x *EndJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJob.ProtoReflect.Descriptor instead.
 func (*EndJob) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{58}
+	return file_node_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EndJob) GetWhy() []byte {
@@ -4364,7 +4364,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_gate_proto_msgTypes[59]
+	mi := &file_node_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4376,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[59]
+	mi := &file_node_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4389,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{59}
+	return file_node_proto_rawDescGZIP(), []int{59}
 }
 
 // ProcessesEnded reports that no process of the job is left.
@@ -4401,7 +4401,7 @@ type ProcessesEnded struct {
 
 func (x *ProcessesEnded) Reset() {
 	*x = ProcessesEnded{}
-	mi := &file_gate_proto_msgTypes[60]
+	mi := &file_node_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4413,7 +4413,7 @@ func (x *ProcessesEnded) String() string {
 func (*ProcessesEnded) ProtoMessage() {}
 
 func (x *ProcessesEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[60]
+	mi := &file_node_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,49 +4426,49 @@ func (x *ProcessesEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesEnded.ProtoReflect.Descriptor instead.
 func (*ProcessesEnded) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{60}
+	return file_node_proto_rawDescGZIP(), []int{60}
 }
 
-var File_gate_proto protoreflect.FileDescriptor
+var File_node_proto protoreflect.FileDescriptor
 
-const file_gate_proto_rawDesc = "" +
+const file_node_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"gate.proto\x12\x0fisthmus.gate.v1\"\x82\x05\n" +
+	"node.proto\x12\x0fisthmus.node.v1\"\x82\x05\n" +
 	"\x06ToNode\x12(\n" +
-	"\x03ask\x18\x01 \x01(\v2\x14.isthmus.gate.v1.AskH\x00R\x03ask\x121\n" +
-	"\x06attach\x18\x02 \x01(\v2\x17.isthmus.gate.v1.AttachH\x00R\x06attach\x121\n" +
-	"\x06cancel\x18\x03 \x01(\v2\x17.isthmus.gate.v1.CancelH\x00R\x06cancel\x12.\n" +
-	"\x05renew\x18\x04 \x01(\v2\x16.isthmus.gate.v1.RenewH\x00R\x05renew\x127\n" +
-	"\bmanifest\x18\x05 \x01(\v2\x19.isthmus.gate.v1.ManifestH\x00R\bmanifest\x12.\n" +
-	"\x05chunk\x18\x06 \x01(\v2\x16.isthmus.gate.v1.ChunkH\x00R\x05chunk\x12.\n" +
-	"\x05start\x18\a \x01(\v2\x16.isthmus.gate.v1.StartH\x00R\x05start\x121\n" +
-	"\x06commit\x18\b \x01(\v2\x17.isthmus.gate.v1.CommitH\x00R\x06commit\x12.\n" +
-	"\x05input\x18\t \x01(\v2\x16.isthmus.gate.v1.InputH\x00R\x05input\x121\n" +
+	"\x03ask\x18\x01 \x01(\v2\x14.isthmus.node.v1.AskH\x00R\x03ask\x121\n" +
+	"\x06attach\x18\x02 \x01(\v2\x17.isthmus.node.v1.AttachH\x00R\x06attach\x121\n" +
+	"\x06cancel\x18\x03 \x01(\v2\x17.isthmus.node.v1.CancelH\x00R\x06cancel\x12.\n" +
+	"\x05renew\x18\x04 \x01(\v2\x16.isthmus.node.v1.RenewH\x00R\x05renew\x127\n" +
+	"\bmanifest\x18\x05 \x01(\v2\x19.isthmus.node.v1.ManifestH\x00R\bmanifest\x12.\n" +
+	"\x05chunk\x18\x06 \x01(\v2\x16.isthmus.node.v1.ChunkH\x00R\x05chunk\x12.\n" +
+	"\x05start\x18\a \x01(\v2\x16.isthmus.node.v1.StartH\x00R\x05start\x121\n" +
+	"\x06commit\x18\b \x01(\v2\x17.isthmus.node.v1.CommitH\x00R\x06commit\x12.\n" +
+	"\x05input\x18\t \x01(\v2\x16.isthmus.node.v1.InputH\x00R\x05input\x121\n" +
 	"\x06signal\x18\n" +
-	" \x01(\v2\x17.isthmus.gate.v1.SignalH\x00R\x06signal\x12(\n" +
-	"\x03ack\x18\v \x01(\v2\x14.isthmus.gate.v1.AckH\x00R\x03ack\x12+\n" +
-	"\x04dead\x18\f \x01(\v2\x15.isthmus.gate.v1.DeadH\x00R\x04dead\x12+\n" +
-	"\x04join\x18\r \x01(\v2\x15.isthmus.gate.v1.JoinH\x00R\x04joinB\x05\n" +
+	" \x01(\v2\x17.isthmus.node.v1.SignalH\x00R\x06signal\x12(\n" +
+	"\x03ack\x18\v \x01(\v2\x14.isthmus.node.v1.AckH\x00R\x03ack\x12+\n" +
+	"\x04dead\x18\f \x01(\v2\x15.isthmus.node.v1.DeadH\x00R\x04dead\x12+\n" +
+	"\x04join\x18\r \x01(\v2\x15.isthmus.node.v1.JoinH\x00R\x04joinB\x05\n" +
 	"\x03say\"\xed\x06\n" +
 	"\vToSubmitter\x12%\n" +
-	"\x02ok\x18\x01 \x01(\v2\x13.isthmus.gate.v1.OKH\x00R\x02ok\x12(\n" +
-	"\x03nok\x18\x02 \x01(\v2\x14.isthmus.gate.v1.NOKH\x00R\x03nok\x124\n" +
-	"\arefused\x18\x03 \x01(\v2\x18.isthmus.gate.v1.RefusedH\x00R\arefused\x12:\n" +
-	"\tcancelled\x18\x04 \x01(\v2\x1a.isthmus.gate.v1.CancelledH\x00R\tcancelled\x124\n" +
-	"\amissing\x18\x05 \x01(\v2\x18.isthmus.gate.v1.MissingH\x00R\amissing\x121\n" +
-	"\x06stored\x18\x06 \x01(\v2\x17.isthmus.gate.v1.StoredH\x00R\x06stored\x12.\n" +
-	"\x05fault\x18\a \x01(\v2\x16.isthmus.gate.v1.FaultH\x00R\x05fault\x124\n" +
-	"\astarted\x18\b \x01(\v2\x18.isthmus.gate.v1.StartedH\x00R\astarted\x12:\n" +
-	"\tcommitted\x18\t \x01(\v2\x1a.isthmus.gate.v1.CommittedH\x00R\tcommitted\x127\n" +
+	"\x02ok\x18\x01 \x01(\v2\x13.isthmus.node.v1.OKH\x00R\x02ok\x12(\n" +
+	"\x03nok\x18\x02 \x01(\v2\x14.isthmus.node.v1.NOKH\x00R\x03nok\x124\n" +
+	"\arefused\x18\x03 \x01(\v2\x18.isthmus.node.v1.RefusedH\x00R\arefused\x12:\n" +
+	"\tcancelled\x18\x04 \x01(\v2\x1a.isthmus.node.v1.CancelledH\x00R\tcancelled\x124\n" +
+	"\amissing\x18\x05 \x01(\v2\x18.isthmus.node.v1.MissingH\x00R\amissing\x121\n" +
+	"\x06stored\x18\x06 \x01(\v2\x17.isthmus.node.v1.StoredH\x00R\x06stored\x12.\n" +
+	"\x05fault\x18\a \x01(\v2\x16.isthmus.node.v1.FaultH\x00R\x05fault\x124\n" +
+	"\astarted\x18\b \x01(\v2\x18.isthmus.node.v1.StartedH\x00R\astarted\x12:\n" +
+	"\tcommitted\x18\t \x01(\v2\x1a.isthmus.node.v1.CommittedH\x00R\tcommitted\x127\n" +
 	"\battached\x18\n" +
-	" \x01(\v2\x19.isthmus.gate.v1.AttachedH\x00R\battached\x12.\n" +
-	"\x05taken\x18\v \x01(\v2\x16.isthmus.gate.v1.TakenH\x00R\x05taken\x121\n" +
-	"\x06output\x18\f \x01(\v2\x17.isthmus.gate.v1.OutputH\x00R\x06output\x121\n" +
-	"\x06exited\x18\r \x01(\v2\x17.isthmus.gate.v1.ExitedH\x00R\x06exited\x120\n" +
-	"\x04file\x18\x0e \x01(\v2\x1a.isthmus.gate.v1.FileChunkH\x00R\x04file\x12+\n" +
-	"\x04over\x18\x0f \x01(\v2\x15.isthmus.gate.v1.OverH\x00R\x04over\x12E\n" +
-	"\x0etaken_for_dead\x18\x11 \x01(\v2\x1d.isthmus.gate.v1.TakenForDeadH\x00R\ftakenForDead\x12\x14\n" +
+	" \x01(\v2\x19.isthmus.node.v1.AttachedH\x00R\battached\x12.\n" +
+	"\x05taken\x18\v \x01(\v2\x16.isthmus.node.v1.TakenH\x00R\x05taken\x121\n" +
+	"\x06output\x18\f \x01(\v2\x17.isthmus.node.v1.OutputH\x00R\x06output\x121\n" +
+	"\x06exited\x18\r \x01(\v2\x17.isthmus.node.v1.ExitedH\x00R\x06exited\x120\n" +
+	"\x04file\x18\x0e \x01(\v2\x1a.isthmus.node.v1.FileChunkH\x00R\x04file\x12+\n" +
+	"\x04over\x18\x0f \x01(\v2\x15.isthmus.node.v1.OverH\x00R\x04over\x12E\n" +
+	"\x0etaken_for_dead\x18\x11 \x01(\v2\x1d.isthmus.node.v1.TakenForDeadH\x00R\ftakenForDead\x12\x14\n" +
 	"\x05event\x18\x10 \x01(\x04R\x05eventB\x05\n" +
 	"\x03say\"2\n" +
 	"\x04Hold\x12\x12\n" +
@@ -4486,7 +4486,7 @@ const file_gate_proto_rawDesc = "" +
 	"\x05queue\x18\x06 \x01(\bR\x05queue\x12\x1b\n" +
 	"\twaited_ms\x18\a \x01(\x04R\bwaitedMs\"\xea\x01\n" +
 	"\x02OK\x12)\n" +
-	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.gate.v1.HoldR\x04hold\x12\x1c\n" +
+	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.node.v1.HoldR\x04hold\x12\x1c\n" +
 	"\tprocesses\x18\x02 \x01(\rR\tprocesses\x12\x19\n" +
 	"\blease_ms\x18\x03 \x01(\x04R\aleaseMs\x12\x1a\n" +
 	"\breplicas\x18\x04 \x01(\bR\breplicas\x12\x16\n" +
@@ -4500,7 +4500,7 @@ const file_gate_proto_rawDesc = "" +
 	"\aRefused\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\fR\x04text\x121\n" +
-	"\x04what\x18\x03 \x01(\x0e2\x1d.isthmus.gate.v1.Refused.WhatR\x04what\"L\n" +
+	"\x04what\x18\x03 \x01(\x0e2\x1d.isthmus.node.v1.Refused.WhatR\x04what\"L\n" +
 	"\x04What\x12\n" +
 	"\n" +
 	"\x06UNSAID\x10\x00\x12\t\n" +
@@ -4513,10 +4513,10 @@ const file_gate_proto_rawDesc = "" +
 	"\n" +
 	"\x06ATTACH\x10\x05\"2\n" +
 	"\x05Renew\x12)\n" +
-	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.gate.v1.HoldR\x04hold\"k\n" +
+	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.node.v1.HoldR\x04hold\"k\n" +
 	"\x06Attach\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12)\n" +
-	"\x04hold\x18\x02 \x01(\v2\x15.isthmus.gate.v1.HoldR\x04hold\x12\x12\n" +
+	"\x04hold\x18\x02 \x01(\v2\x15.isthmus.node.v1.HoldR\x04hold\x12\x12\n" +
 	"\x04have\x18\x03 \x01(\x04R\x04have\x12\x10\n" +
 	"\x03job\x18\x04 \x01(\tR\x03job\"X\n" +
 	"\bAttached\x12\x18\n" +
@@ -4542,18 +4542,18 @@ const file_gate_proto_rawDesc = "" +
 	"\x06Stored\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\"\xe8\x03\n" +
 	"\x05Start\x12)\n" +
-	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.gate.v1.HoldR\x04hold\x12\x17\n" +
+	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.node.v1.HoldR\x04hold\x12\x17\n" +
 	"\ajob_key\x18\x02 \x01(\tR\x06jobKey\x126\n" +
-	"\tprocesses\x18\x03 \x03(\v2\x18.isthmus.gate.v1.ProcessR\tprocesses\x12\x12\n" +
+	"\tprocesses\x18\x03 \x03(\v2\x18.isthmus.node.v1.ProcessR\tprocesses\x12\x12\n" +
 	"\x04size\x18\x04 \x01(\rR\x04size\x12\x12\n" +
 	"\x04argv\x18\x05 \x03(\fR\x04argv\x12 \n" +
 	"\venvironment\x18\x06 \x03(\fR\venvironment\x12\x16\n" +
 	"\x06groups\x18\a \x01(\tR\x06groups\x12.\n" +
-	"\x06limits\x18\b \x03(\v2\x16.isthmus.gate.v1.LimitR\x06limits\x12\x18\n" +
+	"\x06limits\x18\b \x03(\v2\x16.isthmus.node.v1.LimitR\x06limits\x12\x18\n" +
 	"\aoutputs\x18\t \x03(\fR\aoutputs\x12\x14\n" +
 	"\x05input\x18\n" +
 	" \x01(\bR\x05input\x120\n" +
-	"\x05nodes\x18\v \x03(\v2\x1a.isthmus.gate.v1.NodeOfJobR\x05nodes\x12\x17\n" +
+	"\x05nodes\x18\v \x03(\v2\x1a.isthmus.node.v1.NodeOfJobR\x05nodes\x12\x17\n" +
 	"\ahang_ms\x18\f \x01(\rR\x06hangMs\x12\x1a\n" +
 	"\breplicas\x18\r \x01(\rR\breplicas\x12\x16\n" +
 	"\x06spares\x18\x0e \x01(\rR\x06spares\x12\"\n" +
@@ -4567,7 +4567,7 @@ const file_gate_proto_rawDesc = "" +
 	"\aStarted\x12\x16\n" +
 	"\x06folder\x18\x01 \x01(\fR\x06folder\"3\n" +
 	"\x06Commit\x12)\n" +
-	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.gate.v1.HoldR\x04hold\"\v\n" +
+	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.node.v1.HoldR\x04hold\"\v\n" +
 	"\tCommitted\"E\n" +
 	"\x05Input\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n" +
@@ -4585,15 +4585,15 @@ const file_gate_proto_rawDesc = "" +
 	"\fTakenForDead\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"6\n" +
 	"\x04Join\x12.\n" +
-	"\x04node\x18\x01 \x01(\v2\x1a.isthmus.gate.v1.NodeOfJobR\x04node\"\x1b\n" +
+	"\x04node\x18\x01 \x01(\v2\x1a.isthmus.node.v1.NodeOfJobR\x04node\"\x1b\n" +
 	"\x03Ack\x12\x14\n" +
 	"\x05event\x18\x01 \x01(\x04R\x05event\"h\n" +
 	"\x06Output\x122\n" +
-	"\aprocess\x18\x01 \x01(\v2\x18.isthmus.gate.v1.ProcessR\aprocess\x12\x16\n" +
+	"\aprocess\x18\x01 \x01(\v2\x18.isthmus.node.v1.ProcessR\aprocess\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\bR\x06stderr\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\"\x80\x01\n" +
 	"\x06Exited\x122\n" +
-	"\aprocess\x18\x01 \x01(\v2\x18.isthmus.gate.v1.ProcessR\aprocess\x12\x16\n" +
+	"\aprocess\x18\x01 \x01(\v2\x18.isthmus.node.v1.ProcessR\aprocess\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\x12\x16\n" +
 	"\x06signal\x18\x03 \x01(\tR\x06signal\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\fR\x04text\"\x87\x01\n" +
@@ -4607,7 +4607,7 @@ const file_gate_proto_rawDesc = "" +
 	"\x04Over\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\fR\x05ended\"\xbe\x01\n" +
 	"\x05Fault\x12/\n" +
-	"\x04code\x18\x01 \x01(\x0e2\x1b.isthmus.gate.v1.Fault.CodeR\x04code\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x0e2\x1b.isthmus.node.v1.Fault.CodeR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\fR\x04text\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\fR\x04name\"\\\n" +
 	"\x04Code\x12\n" +
@@ -4628,7 +4628,7 @@ const file_gate_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x1c\n" +
 	"\tbandwidth\x18\x02 \x01(\bR\tbandwidth\"J\n" +
 	"\x0fMeasureResponse\x127\n" +
-	"\tdistances\x18\x01 \x03(\v2\x19.isthmus.gate.v1.DistanceR\tdistances\"q\n" +
+	"\tdistances\x18\x01 \x03(\v2\x19.isthmus.node.v1.DistanceR\tdistances\"q\n" +
 	"\bDistance\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1d\n" +
 	"\n" +
@@ -4644,7 +4644,7 @@ const file_gate_proto_rawDesc = "" +
 	"\x0eGossipResponse\"\r\n" +
 	"\vJobsRequest\"<\n" +
 	"\fJobsResponse\x12,\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x18.isthmus.gate.v1.JobHereR\x04jobs\"\xaf\x02\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x18.isthmus.node.v1.JobHereR\x04jobs\"\xaf\x02\n" +
 	"\aJobHere\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x0e\n" +
@@ -4652,7 +4652,7 @@ const file_gate_proto_rawDesc = "" +
 	"\x04user\x18\x04 \x01(\tR\x04user\x12\x10\n" +
 	"\x03uid\x18\x05 \x01(\rR\x03uid\x12\x1c\n" +
 	"\tprocesses\x18\x06 \x01(\rR\tprocesses\x120\n" +
-	"\x06places\x18\a \x03(\v2\x18.isthmus.gate.v1.ProcessR\x06places\x12\x15\n" +
+	"\x06places\x18\a \x03(\v2\x18.isthmus.node.v1.ProcessR\x06places\x12\x15\n" +
 	"\x06age_ms\x18\b \x01(\x04R\x05ageMs\x12\x19\n" +
 	"\blease_ms\x18\t \x01(\x04R\aleaseMs\x12\x12\n" +
 	"\x04argv\x18\n" +
@@ -4665,7 +4665,7 @@ const file_gate_proto_rawDesc = "" +
 	"\freservations\x18\x01 \x01(\rR\freservations\"\x0e\n" +
 	"\fHostsRequest\"R\n" +
 	"\rHostsResponse\x12+\n" +
-	"\x05hosts\x18\x01 \x03(\v2\x15.isthmus.gate.v1.HostR\x05hosts\x12\x14\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x15.isthmus.node.v1.HostR\x05hosts\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\tR\x05stale\"\x92\x02\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
@@ -4684,22 +4684,22 @@ const file_gate_proto_rawDesc = "" +
 	"unanswered\x18\v \x01(\bR\n" +
 	"unanswered\"\x92\x03\n" +
 	"\aToAgent\x12+\n" +
-	"\x04open\x18\x01 \x01(\v2\x15.isthmus.gate.v1.OpenH\x00R\x04open\x120\n" +
-	"\x04file\x18\x02 \x01(\v2\x1a.isthmus.gate.v1.StagePartH\x00R\x04file\x121\n" +
-	"\x06launch\x18\x03 \x01(\v2\x17.isthmus.gate.v1.LaunchH\x00R\x06launch\x12.\n" +
-	"\x05input\x18\x04 \x01(\v2\x16.isthmus.gate.v1.InputH\x00R\x05input\x121\n" +
-	"\x06signal\x18\x05 \x01(\v2\x17.isthmus.gate.v1.SignalH\x00R\x06signal\x12(\n" +
-	"\x03ack\x18\x06 \x01(\v2\x14.isthmus.gate.v1.AckH\x00R\x03ack\x12+\n" +
-	"\x03end\x18\a \x01(\v2\x17.isthmus.gate.v1.EndJobH\x00R\x03end\x124\n" +
-	"\arelease\x18\b \x01(\v2\x18.isthmus.gate.v1.ReleaseH\x00R\areleaseB\x05\n" +
+	"\x04open\x18\x01 \x01(\v2\x15.isthmus.node.v1.OpenH\x00R\x04open\x120\n" +
+	"\x04file\x18\x02 \x01(\v2\x1a.isthmus.node.v1.StagePartH\x00R\x04file\x121\n" +
+	"\x06launch\x18\x03 \x01(\v2\x17.isthmus.node.v1.LaunchH\x00R\x06launch\x12.\n" +
+	"\x05input\x18\x04 \x01(\v2\x16.isthmus.node.v1.InputH\x00R\x05input\x121\n" +
+	"\x06signal\x18\x05 \x01(\v2\x17.isthmus.node.v1.SignalH\x00R\x06signal\x12(\n" +
+	"\x03ack\x18\x06 \x01(\v2\x14.isthmus.node.v1.AckH\x00R\x03ack\x12+\n" +
+	"\x03end\x18\a \x01(\v2\x17.isthmus.node.v1.EndJobH\x00R\x03end\x124\n" +
+	"\arelease\x18\b \x01(\v2\x18.isthmus.node.v1.ReleaseH\x00R\areleaseB\x05\n" +
 	"\x03say\"\xcb\x02\n" +
 	"\tFromAgent\x121\n" +
-	"\x06opened\x18\x01 \x01(\v2\x17.isthmus.gate.v1.OpenedH\x00R\x06opened\x125\n" +
-	"\x06staged\x18\x02 \x01(\v2\x1b.isthmus.gate.v1.StagedFileH\x00R\x06staged\x12.\n" +
-	"\x05taken\x18\x03 \x01(\v2\x16.isthmus.gate.v1.TakenH\x00R\x05taken\x124\n" +
-	"\x05event\x18\x04 \x01(\v2\x1c.isthmus.gate.v1.ToSubmitterH\x00R\x05event\x127\n" +
-	"\x05ended\x18\x05 \x01(\v2\x1f.isthmus.gate.v1.ProcessesEndedH\x00R\x05ended\x12.\n" +
-	"\x05fault\x18\x06 \x01(\v2\x16.isthmus.gate.v1.FaultH\x00R\x05faultB\x05\n" +
+	"\x06opened\x18\x01 \x01(\v2\x17.isthmus.node.v1.OpenedH\x00R\x06opened\x125\n" +
+	"\x06staged\x18\x02 \x01(\v2\x1b.isthmus.node.v1.StagedFileH\x00R\x06staged\x12.\n" +
+	"\x05taken\x18\x03 \x01(\v2\x16.isthmus.node.v1.TakenH\x00R\x05taken\x124\n" +
+	"\x05event\x18\x04 \x01(\v2\x1c.isthmus.node.v1.ToSubmitterH\x00R\x05event\x127\n" +
+	"\x05ended\x18\x05 \x01(\v2\x1f.isthmus.node.v1.ProcessesEndedH\x00R\x05ended\x12.\n" +
+	"\x05fault\x18\x06 \x01(\v2\x16.isthmus.node.v1.FaultH\x00R\x05faultB\x05\n" +
 	"\x03say\"c\n" +
 	"\x04Open\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\fR\x06parent\x12\x12\n" +
@@ -4723,180 +4723,181 @@ const file_gate_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
 	"\x05fault\x18\x02 \x01(\fR\x05fault\"N\n" +
 	"\x06Launch\x12,\n" +
-	"\x05start\x18\x01 \x01(\v2\x16.isthmus.gate.v1.StartR\x05start\x12\x16\n" +
+	"\x05start\x18\x01 \x01(\v2\x16.isthmus.node.v1.StartR\x05start\x12\x16\n" +
 	"\x06helper\x18\x02 \x01(\fR\x06helper\"\x1a\n" +
 	"\x06EndJob\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\fR\x03why\"\t\n" +
 	"\aRelease\"\x10\n" +
-	"\x0eProcessesEnded2\xf1\x03\n" +
-	"\x04Gate\x12E\n" +
-	"\bConverse\x12\x17.isthmus.gate.v1.ToNode\x1a\x1c.isthmus.gate.v1.ToSubmitter(\x010\x01\x12C\n" +
-	"\x04Ping\x12\x1c.isthmus.gate.v1.PingRequest\x1a\x1d.isthmus.gate.v1.PingResponse\x12L\n" +
-	"\aMeasure\x12\x1f.isthmus.gate.v1.MeasureRequest\x1a .isthmus.gate.v1.MeasureResponse\x12:\n" +
-	"\x04Echo\x12\x16.isthmus.gate.v1.Piece\x1a\x16.isthmus.gate.v1.Piece(\x010\x01\x12I\n" +
-	"\x06Gossip\x12\x1e.isthmus.gate.v1.GossipRequest\x1a\x1f.isthmus.gate.v1.GossipResponse\x12C\n" +
-	"\x04Jobs\x12\x1c.isthmus.gate.v1.JobsRequest\x1a\x1d.isthmus.gate.v1.JobsResponse\x12C\n" +
-	"\x04Kill\x12\x1c.isthmus.gate.v1.KillRequest\x1a\x1d.isthmus.gate.v1.KillResponse2N\n" +
-	"\x04Desk\x12F\n" +
-	"\x05Hosts\x12\x1d.isthmus.gate.v1.HostsRequest\x1a\x1e.isthmus.gate.v1.HostsResponseB;Z9github.com/isthmus-grid/isthmus/launch/nodeservice/gatepbb\x06proto3"
+	"\x0eProcessesEnded2\xf8\x03\n" +
+	"\vNodeService\x12E\n" +
+	"\bConverse\x12\x17.isthmus.node.v1.ToNode\x1a\x1c.isthmus.node.v1.ToSubmitter(\x010\x01\x12C\n" +
+	"\x04Ping\x12\x1c.isthmus.node.v1.PingRequest\x1a\x1d.isthmus.node.v1.PingResponse\x12L\n" +
+	"\aMeasure\x12\x1f.isthmus.node.v1.MeasureRequest\x1a .isthmus.node.v1.MeasureResponse\x12:\n" +
+	"\x04Echo\x12\x16.isthmus.node.v1.Piece\x1a\x16.isthmus.node.v1.Piece(\x010\x01\x12I\n" +
+	"\x06Gossip\x12\x1e.isthmus.node.v1.GossipRequest\x1a\x1f.isthmus.node.v1.GossipResponse\x12C\n" +
+	"\x04Jobs\x12\x1c.isthmus.node.v1.JobsRequest\x1a\x1d.isthmus.node.v1.JobsResponse\x12C\n" +
+	"\x04Kill\x12\x1c.isthmus.node.v1.KillRequest\x1a\x1d.isthmus.node.v1.KillResponse2T\n" +
+	"\n" +
+	"Submitters\x12F\n" +
+	"\x05Hosts\x12\x1d.isthmus.node.v1.HostsRequest\x1a\x1e.isthmus.node.v1.HostsResponseB;Z9github.com/isthmus-grid/isthmus/launch/nodeservice/nodepbb\x06proto3"
 
 var (
-	file_gate_proto_rawDescOnce sync.Once
-	file_gate_proto_rawDescData []byte
+	file_node_proto_rawDescOnce sync.Once
+	file_node_proto_rawDescData []byte
 )
 
-func file_gate_proto_rawDescGZIP() []byte {
-	file_gate_proto_rawDescOnce.Do(func() {
-		file_gate_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_gate_proto_rawDesc), len(file_gate_proto_rawDesc)))
+func file_node_proto_rawDescGZIP() []byte {
+	file_node_proto_rawDescOnce.Do(func() {
+		file_node_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)))
 	})
-	return file_gate_proto_rawDescData
+	return file_node_proto_rawDescData
 }
 
-var file_gate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
-var file_gate_proto_goTypes = []any{
-	(Refused_What)(0),       // 0: isthmus.gate.v1.Refused.What
-	(Fault_Code)(0),         // 1: isthmus.gate.v1.Fault.Code
-	(*ToNode)(nil),          // 2: isthmus.gate.v1.ToNode
-	(*ToSubmitter)(nil),     // 3: isthmus.gate.v1.ToSubmitter
-	(*Hold)(nil),            // 4: isthmus.gate.v1.Hold
-	(*Process)(nil),         // 5: isthmus.gate.v1.Process
-	(*Ask)(nil),             // 6: isthmus.gate.v1.Ask
-	(*OK)(nil),              // 7: isthmus.gate.v1.OK
-	(*NOK)(nil),             // 8: isthmus.gate.v1.NOK
-	(*Refused)(nil),         // 9: isthmus.gate.v1.Refused
-	(*Renew)(nil),           // 10: isthmus.gate.v1.Renew
-	(*Attach)(nil),          // 11: isthmus.gate.v1.Attach
-	(*Attached)(nil),        // 12: isthmus.gate.v1.Attached
-	(*Cancel)(nil),          // 13: isthmus.gate.v1.Cancel
-	(*Cancelled)(nil),       // 14: isthmus.gate.v1.Cancelled
-	(*Manifest)(nil),        // 15: isthmus.gate.v1.Manifest
-	(*Missing)(nil),         // 16: isthmus.gate.v1.Missing
-	(*Chunk)(nil),           // 17: isthmus.gate.v1.Chunk
-	(*Stored)(nil),          // 18: isthmus.gate.v1.Stored
-	(*Start)(nil),           // 19: isthmus.gate.v1.Start
-	(*NodeOfJob)(nil),       // 20: isthmus.gate.v1.NodeOfJob
-	(*Limit)(nil),           // 21: isthmus.gate.v1.Limit
-	(*Started)(nil),         // 22: isthmus.gate.v1.Started
-	(*Commit)(nil),          // 23: isthmus.gate.v1.Commit
-	(*Committed)(nil),       // 24: isthmus.gate.v1.Committed
-	(*Input)(nil),           // 25: isthmus.gate.v1.Input
-	(*Taken)(nil),           // 26: isthmus.gate.v1.Taken
-	(*Signal)(nil),          // 27: isthmus.gate.v1.Signal
-	(*Dead)(nil),            // 28: isthmus.gate.v1.Dead
-	(*TakenForDead)(nil),    // 29: isthmus.gate.v1.TakenForDead
-	(*Join)(nil),            // 30: isthmus.gate.v1.Join
-	(*Ack)(nil),             // 31: isthmus.gate.v1.Ack
-	(*Output)(nil),          // 32: isthmus.gate.v1.Output
-	(*Exited)(nil),          // 33: isthmus.gate.v1.Exited
-	(*FileChunk)(nil),       // 34: isthmus.gate.v1.FileChunk
-	(*Over)(nil),            // 35: isthmus.gate.v1.Over
-	(*Fault)(nil),           // 36: isthmus.gate.v1.Fault
-	(*PingRequest)(nil),     // 37: isthmus.gate.v1.PingRequest
-	(*PingResponse)(nil),    // 38: isthmus.gate.v1.PingResponse
-	(*MeasureRequest)(nil),  // 39: isthmus.gate.v1.MeasureRequest
-	(*MeasureResponse)(nil), // 40: isthmus.gate.v1.MeasureResponse
-	(*Distance)(nil),        // 41: isthmus.gate.v1.Distance
-	(*Piece)(nil),           // 42: isthmus.gate.v1.Piece
-	(*GossipRequest)(nil),   // 43: isthmus.gate.v1.GossipRequest
-	(*GossipResponse)(nil),  // 44: isthmus.gate.v1.GossipResponse
-	(*JobsRequest)(nil),     // 45: isthmus.gate.v1.JobsRequest
-	(*JobsResponse)(nil),    // 46: isthmus.gate.v1.JobsResponse
-	(*JobHere)(nil),         // 47: isthmus.gate.v1.JobHere
-	(*KillRequest)(nil),     // 48: isthmus.gate.v1.KillRequest
-	(*KillResponse)(nil),    // 49: isthmus.gate.v1.KillResponse
-	(*HostsRequest)(nil),    // 50: isthmus.gate.v1.HostsRequest
-	(*HostsResponse)(nil),   // 51: isthmus.gate.v1.HostsResponse
-	(*Host)(nil),            // 52: isthmus.gate.v1.Host
-	(*ToAgent)(nil),         // 53: isthmus.gate.v1.ToAgent
-	(*FromAgent)(nil),       // 54: isthmus.gate.v1.FromAgent
-	(*Open)(nil),            // 55: isthmus.gate.v1.Open
-	(*Opened)(nil),          // 56: isthmus.gate.v1.Opened
-	(*StagePart)(nil),       // 57: isthmus.gate.v1.StagePart
-	(*StagedFile)(nil),      // 58: isthmus.gate.v1.StagedFile
-	(*Launch)(nil),          // 59: isthmus.gate.v1.Launch
-	(*EndJob)(nil),          // 60: isthmus.gate.v1.EndJob
-	(*Release)(nil),         // 61: isthmus.gate.v1.Release
-	(*ProcessesEnded)(nil),  // 62: isthmus.gate.v1.ProcessesEnded
+var file_node_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_node_proto_goTypes = []any{
+	(Refused_What)(0),       // 0: isthmus.node.v1.Refused.What
+	(Fault_Code)(0),         // 1: isthmus.node.v1.Fault.Code
+	(*ToNode)(nil),          // 2: isthmus.node.v1.ToNode
+	(*ToSubmitter)(nil),     // 3: isthmus.node.v1.ToSubmitter
+	(*Hold)(nil),            // 4: isthmus.node.v1.Hold
+	(*Process)(nil),         // 5: isthmus.node.v1.Process
+	(*Ask)(nil),             // 6: isthmus.node.v1.Ask
+	(*OK)(nil),              // 7: isthmus.node.v1.OK
+	(*NOK)(nil),             // 8: isthmus.node.v1.NOK
+	(*Refused)(nil),         // 9: isthmus.node.v1.Refused
+	(*Renew)(nil),           // 10: isthmus.node.v1.Renew
+	(*Attach)(nil),          // 11: isthmus.node.v1.Attach
+	(*Attached)(nil),        // 12: isthmus.node.v1.Attached
+	(*Cancel)(nil),          // 13: isthmus.node.v1.Cancel
+	(*Cancelled)(nil),       // 14: isthmus.node.v1.Cancelled
+	(*Manifest)(nil),        // 15: isthmus.node.v1.Manifest
+	(*Missing)(nil),         // 16: isthmus.node.v1.Missing
+	(*Chunk)(nil),           // 17: isthmus.node.v1.Chunk
+	(*Stored)(nil),          // 18: isthmus.node.v1.Stored
+	(*Start)(nil),           // 19: isthmus.node.v1.Start
+	(*NodeOfJob)(nil),       // 20: isthmus.node.v1.NodeOfJob
+	(*Limit)(nil),           // 21: isthmus.node.v1.Limit
+	(*Started)(nil),         // 22: isthmus.node.v1.Started
+	(*Commit)(nil),          // 23: isthmus.node.v1.Commit
+	(*Committed)(nil),       // 24: isthmus.node.v1.Committed
+	(*Input)(nil),           // 25: isthmus.node.v1.Input
+	(*Taken)(nil),           // 26: isthmus.node.v1.Taken
+	(*Signal)(nil),          // 27: isthmus.node.v1.Signal
+	(*Dead)(nil),            // 28: isthmus.node.v1.Dead
+	(*TakenForDead)(nil),    // 29: isthmus.node.v1.TakenForDead
+	(*Join)(nil),            // 30: isthmus.node.v1.Join
+	(*Ack)(nil),             // 31: isthmus.node.v1.Ack
+	(*Output)(nil),          // 32: isthmus.node.v1.Output
+	(*Exited)(nil),          // 33: isthmus.node.v1.Exited
+	(*FileChunk)(nil),       // 34: isthmus.node.v1.FileChunk
+	(*Over)(nil),            // 35: isthmus.node.v1.Over
+	(*Fault)(nil),           // 36: isthmus.node.v1.Fault
+	(*PingRequest)(nil),     // 37: isthmus.node.v1.PingRequest
+	(*PingResponse)(nil),    // 38: isthmus.node.v1.PingResponse
+	(*MeasureRequest)(nil),  // 39: isthmus.node.v1.MeasureRequest
+	(*MeasureResponse)(nil), // 40: isthmus.node.v1.MeasureResponse
+	(*Distance)(nil),        // 41: isthmus.node.v1.Distance
+	(*Piece)(nil),           // 42: isthmus.node.v1.Piece
+	(*GossipRequest)(nil),   // 43: isthmus.node.v1.GossipRequest
+	(*GossipResponse)(nil),  // 44: isthmus.node.v1.GossipResponse
+	(*JobsRequest)(nil),     // 45: isthmus.node.v1.JobsRequest
+	(*JobsResponse)(nil),    // 46: isthmus.node.v1.JobsResponse
+	(*JobHere)(nil),         // 47: isthmus.node.v1.JobHere
+	(*KillRequest)(nil),     // 48: isthmus.node.v1.KillRequest
+	(*KillResponse)(nil),    // 49: isthmus.node.v1.KillResponse
+	(*HostsRequest)(nil),    // 50: isthmus.node.v1.HostsRequest
+	(*HostsResponse)(nil),   // 51: isthmus.node.v1.HostsResponse
+	(*Host)(nil),            // 52: isthmus.node.v1.Host
+	(*ToAgent)(nil),         // 53: isthmus.node.v1.ToAgent
+	(*FromAgent)(nil),       // 54: isthmus.node.v1.FromAgent
+	(*Open)(nil),            // 55: isthmus.node.v1.Open
+	(*Opened)(nil),          // 56: isthmus.node.v1.Opened
+	(*StagePart)(nil),       // 57: isthmus.node.v1.StagePart
+	(*StagedFile)(nil),      // 58: isthmus.node.v1.StagedFile
+	(*Launch)(nil),          // 59: isthmus.node.v1.Launch
+	(*EndJob)(nil),          // 60: isthmus.node.v1.EndJob
+	(*Release)(nil),         // 61: isthmus.node.v1.Release
+	(*ProcessesEnded)(nil),  // 62: isthmus.node.v1.ProcessesEnded
 }
-var file_gate_proto_depIdxs = []int32{
-	6,  // 0: isthmus.gate.v1.ToNode.ask:type_name -> isthmus.gate.v1.Ask
-	11, // 1: isthmus.gate.v1.ToNode.attach:type_name -> isthmus.gate.v1.Attach
-	13, // 2: isthmus.gate.v1.ToNode.cancel:type_name -> isthmus.gate.v1.Cancel
-	10, // 3: isthmus.gate.v1.ToNode.renew:type_name -> isthmus.gate.v1.Renew
-	15, // 4: isthmus.gate.v1.ToNode.manifest:type_name -> isthmus.gate.v1.Manifest
-	17, // 5: isthmus.gate.v1.ToNode.chunk:type_name -> isthmus.gate.v1.Chunk
-	19, // 6: isthmus.gate.v1.ToNode.start:type_name -> isthmus.gate.v1.Start
-	23, // 7: isthmus.gate.v1.ToNode.commit:type_name -> isthmus.gate.v1.Commit
-	25, // 8: isthmus.gate.v1.ToNode.input:type_name -> isthmus.gate.v1.Input
-	27, // 9: isthmus.gate.v1.ToNode.signal:type_name -> isthmus.gate.v1.Signal
-	31, // 10: isthmus.gate.v1.ToNode.ack:type_name -> isthmus.gate.v1.Ack
-	28, // 11: isthmus.gate.v1.ToNode.dead:type_name -> isthmus.gate.v1.Dead
-	30, // 12: isthmus.gate.v1.ToNode.join:type_name -> isthmus.gate.v1.Join
-	7,  // 13: isthmus.gate.v1.ToSubmitter.ok:type_name -> isthmus.gate.v1.OK
-	8,  // 14: isthmus.gate.v1.ToSubmitter.nok:type_name -> isthmus.gate.v1.NOK
-	9,  // 15: isthmus.gate.v1.ToSubmitter.refused:type_name -> isthmus.gate.v1.Refused
-	14, // 16: isthmus.gate.v1.ToSubmitter.cancelled:type_name -> isthmus.gate.v1.Cancelled
-	16, // 17: isthmus.gate.v1.ToSubmitter.missing:type_name -> isthmus.gate.v1.Missing
-	18, // 18: isthmus.gate.v1.ToSubmitter.stored:type_name -> isthmus.gate.v1.Stored
-	36, // 19: isthmus.gate.v1.ToSubmitter.fault:type_name -> isthmus.gate.v1.Fault
-	22, // 20: isthmus.gate.v1.ToSubmitter.started:type_name -> isthmus.gate.v1.Started
-	24, // 21: isthmus.gate.v1.ToSubmitter.committed:type_name -> isthmus.gate.v1.Committed
-	12, // 22: isthmus.gate.v1.ToSubmitter.attached:type_name -> isthmus.gate.v1.Attached
-	26, // 23: isthmus.gate.v1.ToSubmitter.taken:type_name -> isthmus.gate.v1.Taken
-	32, // 24: isthmus.gate.v1.ToSubmitter.output:type_name -> isthmus.gate.v1.Output
-	33, // 25: isthmus.gate.v1.ToSubmitter.exited:type_name -> isthmus.gate.v1.Exited
-	34, // 26: isthmus.gate.v1.ToSubmitter.file:type_name -> isthmus.gate.v1.FileChunk
-	35, // 27: isthmus.gate.v1.ToSubmitter.over:type_name -> isthmus.gate.v1.Over
-	29, // 28: isthmus.gate.v1.ToSubmitter.taken_for_dead:type_name -> isthmus.gate.v1.TakenForDead
-	4,  // 29: isthmus.gate.v1.OK.hold:type_name -> isthmus.gate.v1.Hold
-	0,  // 30: isthmus.gate.v1.Refused.what:type_name -> isthmus.gate.v1.Refused.What
-	4,  // 31: isthmus.gate.v1.Renew.hold:type_name -> isthmus.gate.v1.Hold
-	4,  // 32: isthmus.gate.v1.Attach.hold:type_name -> isthmus.gate.v1.Hold
-	4,  // 33: isthmus.gate.v1.Start.hold:type_name -> isthmus.gate.v1.Hold
-	5,  // 34: isthmus.gate.v1.Start.processes:type_name -> isthmus.gate.v1.Process
-	21, // 35: isthmus.gate.v1.Start.limits:type_name -> isthmus.gate.v1.Limit
-	20, // 36: isthmus.gate.v1.Start.nodes:type_name -> isthmus.gate.v1.NodeOfJob
-	4,  // 37: isthmus.gate.v1.Commit.hold:type_name -> isthmus.gate.v1.Hold
-	20, // 38: isthmus.gate.v1.Join.node:type_name -> isthmus.gate.v1.NodeOfJob
-	5,  // 39: isthmus.gate.v1.Output.process:type_name -> isthmus.gate.v1.Process
-	5,  // 40: isthmus.gate.v1.Exited.process:type_name -> isthmus.gate.v1.Process
-	1,  // 41: isthmus.gate.v1.Fault.code:type_name -> isthmus.gate.v1.Fault.Code
-	41, // 42: isthmus.gate.v1.MeasureResponse.distances:type_name -> isthmus.gate.v1.Distance
-	47, // 43: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
-	5,  // 44: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
-	52, // 45: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
-	55, // 46: isthmus.gate.v1.ToAgent.open:type_name -> isthmus.gate.v1.Open
-	57, // 47: isthmus.gate.v1.ToAgent.file:type_name -> isthmus.gate.v1.StagePart
-	59, // 48: isthmus.gate.v1.ToAgent.launch:type_name -> isthmus.gate.v1.Launch
-	25, // 49: isthmus.gate.v1.ToAgent.input:type_name -> isthmus.gate.v1.Input
-	27, // 50: isthmus.gate.v1.ToAgent.signal:type_name -> isthmus.gate.v1.Signal
-	31, // 51: isthmus.gate.v1.ToAgent.ack:type_name -> isthmus.gate.v1.Ack
-	60, // 52: isthmus.gate.v1.ToAgent.end:type_name -> isthmus.gate.v1.EndJob
-	61, // 53: isthmus.gate.v1.ToAgent.release:type_name -> isthmus.gate.v1.Release
-	56, // 54: isthmus.gate.v1.FromAgent.opened:type_name -> isthmus.gate.v1.Opened
-	58, // 55: isthmus.gate.v1.FromAgent.staged:type_name -> isthmus.gate.v1.StagedFile
-	26, // 56: isthmus.gate.v1.FromAgent.taken:type_name -> isthmus.gate.v1.Taken
-	3,  // 57: isthmus.gate.v1.FromAgent.event:type_name -> isthmus.gate.v1.ToSubmitter
-	62, // 58: isthmus.gate.v1.FromAgent.ended:type_name -> isthmus.gate.v1.ProcessesEnded
-	36, // 59: isthmus.gate.v1.FromAgent.fault:type_name -> isthmus.gate.v1.Fault
-	19, // 60: isthmus.gate.v1.Launch.start:type_name -> isthmus.gate.v1.Start
-	2,  // 61: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
-	37, // 62: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
-	39, // 63: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
-	42, // 64: isthmus.gate.v1.Gate.Echo:input_type -> isthmus.gate.v1.Piece
-	43, // 65: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
-	45, // 66: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
-	48, // 67: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
-	50, // 68: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
-	3,  // 69: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
-	38, // 70: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
-	40, // 71: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
-	42, // 72: isthmus.gate.v1.Gate.Echo:output_type -> isthmus.gate.v1.Piece
-	44, // 73: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
-	46, // 74: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
-	49, // 75: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
-	51, // 76: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
+var file_node_proto_depIdxs = []int32{
+	6,  // 0: isthmus.node.v1.ToNode.ask:type_name -> isthmus.node.v1.Ask
+	11, // 1: isthmus.node.v1.ToNode.attach:type_name -> isthmus.node.v1.Attach
+	13, // 2: isthmus.node.v1.ToNode.cancel:type_name -> isthmus.node.v1.Cancel
+	10, // 3: isthmus.node.v1.ToNode.renew:type_name -> isthmus.node.v1.Renew
+	15, // 4: isthmus.node.v1.ToNode.manifest:type_name -> isthmus.node.v1.Manifest
+	17, // 5: isthmus.node.v1.ToNode.chunk:type_name -> isthmus.node.v1.Chunk
+	19, // 6: isthmus.node.v1.ToNode.start:type_name -> isthmus.node.v1.Start
+	23, // 7: isthmus.node.v1.ToNode.commit:type_name -> isthmus.node.v1.Commit
+	25, // 8: isthmus.node.v1.ToNode.input:type_name -> isthmus.node.v1.Input
+	27, // 9: isthmus.node.v1.ToNode.signal:type_name -> isthmus.node.v1.Signal
+	31, // 10: isthmus.node.v1.ToNode.ack:type_name -> isthmus.node.v1.Ack
+	28, // 11: isthmus.node.v1.ToNode.dead:type_name -> isthmus.node.v1.Dead
+	30, // 12: isthmus.node.v1.ToNode.join:type_name -> isthmus.node.v1.Join
+	7,  // 13: isthmus.node.v1.ToSubmitter.ok:type_name -> isthmus.node.v1.OK
+	8,  // 14: isthmus.node.v1.ToSubmitter.nok:type_name -> isthmus.node.v1.NOK
+	9,  // 15: isthmus.node.v1.ToSubmitter.refused:type_name -> isthmus.node.v1.Refused
+	14, // 16: isthmus.node.v1.ToSubmitter.cancelled:type_name -> isthmus.node.v1.Cancelled
+	16, // 17: isthmus.node.v1.ToSubmitter.missing:type_name -> isthmus.node.v1.Missing
+	18, // 18: isthmus.node.v1.ToSubmitter.stored:type_name -> isthmus.node.v1.Stored
+	36, // 19: isthmus.node.v1.ToSubmitter.fault:type_name -> isthmus.node.v1.Fault
+	22, // 20: isthmus.node.v1.ToSubmitter.started:type_name -> isthmus.node.v1.Started
+	24, // 21: isthmus.node.v1.ToSubmitter.committed:type_name -> isthmus.node.v1.Committed
+	12, // 22: isthmus.node.v1.ToSubmitter.attached:type_name -> isthmus.node.v1.Attached
+	26, // 23: isthmus.node.v1.ToSubmitter.taken:type_name -> isthmus.node.v1.Taken
+	32, // 24: isthmus.node.v1.ToSubmitter.output:type_name -> isthmus.node.v1.Output
+	33, // 25: isthmus.node.v1.ToSubmitter.exited:type_name -> isthmus.node.v1.Exited
+	34, // 26: isthmus.node.v1.ToSubmitter.file:type_name -> isthmus.node.v1.FileChunk
+	35, // 27: isthmus.node.v1.ToSubmitter.over:type_name -> isthmus.node.v1.Over
+	29, // 28: isthmus.node.v1.ToSubmitter.taken_for_dead:type_name -> isthmus.node.v1.TakenForDead
+	4,  // 29: isthmus.node.v1.OK.hold:type_name -> isthmus.node.v1.Hold
+	0,  // 30: isthmus.node.v1.Refused.what:type_name -> isthmus.node.v1.Refused.What
+	4,  // 31: isthmus.node.v1.Renew.hold:type_name -> isthmus.node.v1.Hold
+	4,  // 32: isthmus.node.v1.Attach.hold:type_name -> isthmus.node.v1.Hold
+	4,  // 33: isthmus.node.v1.Start.hold:type_name -> isthmus.node.v1.Hold
+	5,  // 34: isthmus.node.v1.Start.processes:type_name -> isthmus.node.v1.Process
+	21, // 35: isthmus.node.v1.Start.limits:type_name -> isthmus.node.v1.Limit
+	20, // 36: isthmus.node.v1.Start.nodes:type_name -> isthmus.node.v1.NodeOfJob
+	4,  // 37: isthmus.node.v1.Commit.hold:type_name -> isthmus.node.v1.Hold
+	20, // 38: isthmus.node.v1.Join.node:type_name -> isthmus.node.v1.NodeOfJob
+	5,  // 39: isthmus.node.v1.Output.process:type_name -> isthmus.node.v1.Process
+	5,  // 40: isthmus.node.v1.Exited.process:type_name -> isthmus.node.v1.Process
+	1,  // 41: isthmus.node.v1.Fault.code:type_name -> isthmus.node.v1.Fault.Code
+	41, // 42: isthmus.node.v1.MeasureResponse.distances:type_name -> isthmus.node.v1.Distance
+	47, // 43: isthmus.node.v1.JobsResponse.jobs:type_name -> isthmus.node.v1.JobHere
+	5,  // 44: isthmus.node.v1.JobHere.places:type_name -> isthmus.node.v1.Process
+	52, // 45: isthmus.node.v1.HostsResponse.hosts:type_name -> isthmus.node.v1.Host
+	55, // 46: isthmus.node.v1.ToAgent.open:type_name -> isthmus.node.v1.Open
+	57, // 47: isthmus.node.v1.ToAgent.file:type_name -> isthmus.node.v1.StagePart
+	59, // 48: isthmus.node.v1.ToAgent.launch:type_name -> isthmus.node.v1.Launch
+	25, // 49: isthmus.node.v1.ToAgent.input:type_name -> isthmus.node.v1.Input
+	27, // 50: isthmus.node.v1.ToAgent.signal:type_name -> isthmus.node.v1.Signal
+	31, // 51: isthmus.node.v1.ToAgent.ack:type_name -> isthmus.node.v1.Ack
+	60, // 52: isthmus.node.v1.ToAgent.end:type_name -> isthmus.node.v1.EndJob
+	61, // 53: isthmus.node.v1.ToAgent.release:type_name -> isthmus.node.v1.Release
+	56, // 54: isthmus.node.v1.FromAgent.opened:type_name -> isthmus.node.v1.Opened
+	58, // 55: isthmus.node.v1.FromAgent.staged:type_name -> isthmus.node.v1.StagedFile
+	26, // 56: isthmus.node.v1.FromAgent.taken:type_name -> isthmus.node.v1.Taken
+	3,  // 57: isthmus.node.v1.FromAgent.event:type_name -> isthmus.node.v1.ToSubmitter
+	62, // 58: isthmus.node.v1.FromAgent.ended:type_name -> isthmus.node.v1.ProcessesEnded
+	36, // 59: isthmus.node.v1.FromAgent.fault:type_name -> isthmus.node.v1.Fault
+	19, // 60: isthmus.node.v1.Launch.start:type_name -> isthmus.node.v1.Start
+	2,  // 61: isthmus.node.v1.NodeService.Converse:input_type -> isthmus.node.v1.ToNode
+	37, // 62: isthmus.node.v1.NodeService.Ping:input_type -> isthmus.node.v1.PingRequest
+	39, // 63: isthmus.node.v1.NodeService.Measure:input_type -> isthmus.node.v1.MeasureRequest
+	42, // 64: isthmus.node.v1.NodeService.Echo:input_type -> isthmus.node.v1.Piece
+	43, // 65: isthmus.node.v1.NodeService.Gossip:input_type -> isthmus.node.v1.GossipRequest
+	45, // 66: isthmus.node.v1.NodeService.Jobs:input_type -> isthmus.node.v1.JobsRequest
+	48, // 67: isthmus.node.v1.NodeService.Kill:input_type -> isthmus.node.v1.KillRequest
+	50, // 68: isthmus.node.v1.Submitters.Hosts:input_type -> isthmus.node.v1.HostsRequest
+	3,  // 69: isthmus.node.v1.NodeService.Converse:output_type -> isthmus.node.v1.ToSubmitter
+	38, // 70: isthmus.node.v1.NodeService.Ping:output_type -> isthmus.node.v1.PingResponse
+	40, // 71: isthmus.node.v1.NodeService.Measure:output_type -> isthmus.node.v1.MeasureResponse
+	42, // 72: isthmus.node.v1.NodeService.Echo:output_type -> isthmus.node.v1.Piece
+	44, // 73: isthmus.node.v1.NodeService.Gossip:output_type -> isthmus.node.v1.GossipResponse
+	46, // 74: isthmus.node.v1.NodeService.Jobs:output_type -> isthmus.node.v1.JobsResponse
+	49, // 75: isthmus.node.v1.NodeService.Kill:output_type -> isthmus.node.v1.KillResponse
+	51, // 76: isthmus.node.v1.Submitters.Hosts:output_type -> isthmus.node.v1.HostsResponse
 	69, // [69:77] is the sub-list for method output_type
 	61, // [61:69] is the sub-list for method input_type
 	61, // [61:61] is the sub-list for extension type_name
@@ -4904,12 +4905,12 @@ var file_gate_proto_depIdxs = []int32{
 	0,  // [0:61] is the sub-list for field type_name
 }
 
-func init() { file_gate_proto_init() }
-func file_gate_proto_init() {
-	if File_gate_proto != nil {
+func init() { file_node_proto_init() }
+func file_node_proto_init() {
+	if File_node_proto != nil {
 		return
 	}
-	file_gate_proto_msgTypes[0].OneofWrappers = []any{
+	file_node_proto_msgTypes[0].OneofWrappers = []any{
 		(*ToNode_Ask)(nil),
 		(*ToNode_Attach)(nil),
 		(*ToNode_Cancel)(nil),
@@ -4924,7 +4925,7 @@ func file_gate_proto_init() {
 		(*ToNode_Dead)(nil),
 		(*ToNode_Join)(nil),
 	}
-	file_gate_proto_msgTypes[1].OneofWrappers = []any{
+	file_node_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToSubmitter_Ok)(nil),
 		(*ToSubmitter_Nok)(nil),
 		(*ToSubmitter_Refused)(nil),
@@ -4942,7 +4943,7 @@ func file_gate_proto_init() {
 		(*ToSubmitter_Over)(nil),
 		(*ToSubmitter_TakenForDead)(nil),
 	}
-	file_gate_proto_msgTypes[51].OneofWrappers = []any{
+	file_node_proto_msgTypes[51].OneofWrappers = []any{
 		(*ToAgent_Open)(nil),
 		(*ToAgent_File)(nil),
 		(*ToAgent_Launch)(nil),
@@ -4952,7 +4953,7 @@ func file_gate_proto_init() {
 		(*ToAgent_End)(nil),
 		(*ToAgent_Release)(nil),
 	}
-	file_gate_proto_msgTypes[52].OneofWrappers = []any{
+	file_node_proto_msgTypes[52].OneofWrappers = []any{
 		(*FromAgent_Opened)(nil),
 		(*FromAgent_Staged)(nil),
 		(*FromAgent_Taken)(nil),
@@ -4964,18 +4965,18 @@ func file_gate_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gate_proto_rawDesc), len(file_gate_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      2,
 			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
-		GoTypes:           file_gate_proto_goTypes,
-		DependencyIndexes: file_gate_proto_depIdxs,
-		EnumInfos:         file_gate_proto_enumTypes,
-		MessageInfos:      file_gate_proto_msgTypes,
+		GoTypes:           file_node_proto_goTypes,
+		DependencyIndexes: file_node_proto_depIdxs,
+		EnumInfos:         file_node_proto_enumTypes,
+		MessageInfos:      file_node_proto_msgTypes,
 	}.Build()
-	File_gate_proto = out.File
-	file_gate_proto_goTypes = nil
-	file_gate_proto_depIdxs = nil
+	File_node_proto = out.File
+	file_node_proto_goTypes = nil
+	file_node_proto_depIdxs = nil
 }

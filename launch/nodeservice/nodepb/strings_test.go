@@ -1,4 +1,4 @@
-package gatepb
+package nodepb
 
 import (
 	"testing"
@@ -18,8 +18,8 @@ var text = map[string]string{
 // Whatever an operating system says is bytes: it need not be UTF-8, and a message with a string that is
 // not cannot be sent.
 func TestStringsAreText(t *testing.T) {
-	named := map[protoreflect.FullName]bool{"isthmus.gate.v1.Limit.name": true, "isthmus.gate.v1.Signal.name": true, "isthmus.gate.v1.Dead.why": true}
-	messages := File_gate_proto.Messages()
+	named := map[protoreflect.FullName]bool{"isthmus.node.v1.Limit.name": true, "isthmus.node.v1.Signal.name": true, "isthmus.node.v1.Dead.why": true}
+	messages := File_node_proto.Messages()
 	for i := range messages.Len() {
 		fields := messages.Get(i).Fields()
 		for j := range fields.Len() {
