@@ -48,7 +48,7 @@ func (e *encryption) seal(path overlay.Path) bool {
 			clear(e.logged)
 		}
 		e.logged[peer] = seal
-		e.log.Info("encryption", "site", e.here, "peer_site", peer, "wanted", seal)
+		e.log.Info("encryption", "site", e.here, "peer_site", peer, "required", seal)
 	}
 	return seal
 }

@@ -99,7 +99,7 @@ type Profile struct {
 // Encryption is the site's encryption policy as its admin writes it.
 type Encryption struct {
 	OtherSites bool     `yaml:"other_sites" default:"true" help:"Between processes of this site and of others. Without it, relays, gateways and anyone on the path can read the traffic, unless the other site requires encryption."`
-	Inside     bool     `yaml:"inside" default:"false" help:"Between processes of this site that are on different nodes."`
+	SameSite   bool     `yaml:"same_site" default:"false" help:"Between processes of this site that are on different nodes."`
 	PlainWith  []string `yaml:"plain_with" example:"siteb" help:"Sites to which other_sites does not apply because the network between is trusted. It takes effect if the other site agrees."`
 }
 
@@ -114,7 +114,7 @@ func (c Config) Advice() daemon.Faults {
 
 // policy returns the encryption policy in the form that helpers receive.
 func (e Encryption) policy() overlay.Encryption {
-	p := overlay.Encryption{OtherSites: e.OtherSites, Inside: e.Inside}
+	p := overlay.Encryption{OtherSites: e.OtherSites, SameSite: e.SameSite}
 	for _, s := range e.PlainWith {
 		p.PlainWith = append(p.PlainWith, overlay.SiteID(s))
 	}
@@ -216,7 +216,7 @@ func (c Config) Check() error {
 		if err := overlay.CheckName("site", site); err != nil {
 			wrong("encryption.plain_with", "%v", err)
 		} else if site == c.Site {
-			wrong("encryption.plain_with", "%s is this site; use encryption.inside for traffic within it", site)
+			wrong("encryption.plain_with", "%s is this site; use encryption.same_site for traffic within it", site)
 		}
 	}
 	errs = append(errs, c.Quota.Check("quota"))

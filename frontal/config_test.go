@@ -46,7 +46,7 @@ profile:
 		{"inbound: ports", "inbound: open", "profile: ports 20000-20999 are given, but inbound is open"},
 		{"gateway_only: true", "gateway_only: true\n  egress: http-proxy", "http_proxy.address: profile.egress is http-proxy, so the proxy must be named"},
 		{"profile:", "encryption: {plain_with: [Site B]}\nprofile:", `encryption.plain_with: site name "Site B": byte 0 is 'S'`},
-		{"profile:", "encryption: {plain_with: [sitea]}\nprofile:", "encryption.plain_with: sitea is this site; use encryption.inside for traffic within it"},
+		{"profile:", "encryption: {plain_with: [sitea]}\nprofile:", "encryption.plain_with: sitea is this site; use encryption.same_site for traffic within it"},
 		{"profile:", "encryption: {between: true}\nprofile:", "between"},
 		{"profile:", "http_proxy: {address: proxy}\nprofile:", "http_proxy.address: want host:port"},
 		{"public_listen: 192.0.2.1:20000\nprofile:\n  inbound: ports\n  ports: {first: 20000, last: 20999}", "public_address: 192.0.2.1:20000\nprofile:", "public_address: it needs public_listen, which is not set"},
@@ -63,8 +63,8 @@ func TestEncryption(t *testing.T) {
 	const base = "site: sitea\nbroker: broker.example.org:443\ntls: {cert: c, key: k, ca: a}\nlisten: 10.1.0.1:7440\n"
 	for text, want := range map[string]overlay.Encryption{
 		"": overlay.DefaultEncryption(),
-		"encryption: {other_sites: false, inside: true}": {Inside: true},
-		"encryption: {plain_with: [siteb, sitec]}":       {OtherSites: true, PlainWith: []overlay.SiteID{"siteb", "sitec"}},
+		"encryption: {other_sites: false, same_site: true}": {SameSite: true},
+		"encryption: {plain_with: [siteb, sitec]}":          {OtherSites: true, PlainWith: []overlay.SiteID{"siteb", "sitec"}},
 	} {
 		c, err := daemon.Parse[Config]("f.yaml", []byte(base+text))
 		if err != nil {

@@ -6,7 +6,7 @@ import "slices"
 // carrier if the site of either of them wants it. Within one node nothing is encrypted.
 type Encryption struct {
 	OtherSites bool     // carriers to other sites
-	Inside     bool     // carriers between nodes of the site
+	SameSite   bool     // carriers between nodes of the site
 	PlainWith  []SiteID // other sites to which OtherSites does not apply
 }
 
@@ -17,7 +17,7 @@ func DefaultEncryption() Encryption { return Encryption{OtherSites: true} }
 // must be encrypted. An unknown peer site counts as another site.
 func (e Encryption) Wants(own, peer SiteID) bool {
 	if own == peer && peer != "" {
-		return e.Inside
+		return e.SameSite
 	}
 	return e.OtherSites && !slices.Contains(e.PlainWith, peer)
 }

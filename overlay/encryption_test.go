@@ -16,9 +16,9 @@ func TestEncryptionWants(t *testing.T) {
 		{trusting, "c", true},
 		{trusting, "a", false},
 		{trusting, "", true},
-		{Encryption{Inside: true}, "a", true},
-		{Encryption{Inside: true}, "b", false},
-		{Encryption{Inside: true, OtherSites: true}, "b", true},
+		{Encryption{SameSite: true}, "a", true},
+		{Encryption{SameSite: true}, "b", false},
+		{Encryption{SameSite: true, OtherSites: true}, "b", true},
 	} {
 		if got := tc.policy.Wants("a", tc.peer); got != tc.want {
 			t.Errorf("%+v, to %q: %v", tc.policy, tc.peer, got)

@@ -78,8 +78,8 @@ type siteMemory struct {
 	won    time.Time
 	techs  map[overlay.Technique]*techniqueMemory
 
-	met  time.Time // when processes of the two sites last connected without a relay, from either end
-	away time.Time // since when the broker says that the site's frontal has no session; zero: it does not
+	connected time.Time // when processes of the two sites last connected without a relay, from either end
+	away      time.Time // since when the broker says that the site's frontal has no session; zero: it does not
 }
 
 // techniqueMemory is one technique between two sites.
@@ -215,7 +215,7 @@ func (m *Memory) Connected(site overlay.SiteID, pair Pair, plan uint64, t overla
 		}
 	}
 	if t != overlay.Relay {
-		s.met = now
+		s.connected = now
 	}
 	s.winner, s.won = t, now
 	tm.successes++
@@ -242,8 +242,8 @@ func (m *Memory) Called(site overlay.SiteID, t overlay.Technique, now time.Time)
 		s.endBars(own.runs[Pair{}].first.Add(-overlap), now, everyScope)
 	}
 	if t != overlay.Relay { // which works also where the sites do not reach each other
-		s.endBars(s.met, now, everyScope)
-		s.met = now
+		s.endBars(s.connected, now, everyScope)
+		s.connected = now
 	}
 }
 

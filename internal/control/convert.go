@@ -33,7 +33,7 @@ func ProcessFromPB(p *controlpb.Process) (overlay.ProcessName, error) {
 
 // EncryptionToPB converts a site's preference.
 func EncryptionToPB(e overlay.Encryption) *controlpb.Encryption {
-	m := &controlpb.Encryption{OtherSites: e.OtherSites, Inside: e.Inside}
+	m := &controlpb.Encryption{OtherSites: e.OtherSites, SameSite: e.SameSite}
 	for _, s := range e.PlainWith {
 		m.PlainWith = append(m.PlainWith, string(s))
 	}
@@ -45,7 +45,7 @@ func EncryptionFromPB(m *controlpb.Encryption) overlay.Encryption {
 	if m == nil {
 		return overlay.DefaultEncryption()
 	}
-	e := overlay.Encryption{OtherSites: m.OtherSites, Inside: m.Inside}
+	e := overlay.Encryption{OtherSites: m.OtherSites, SameSite: m.SameSite}
 	for _, s := range m.PlainWith {
 		e.PlainWith = append(e.PlainWith, overlay.SiteID(s))
 	}

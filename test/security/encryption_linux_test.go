@@ -79,7 +79,7 @@ func TestWhoCanReadAlong(t *testing.T) {
 			{"closed/n1", "closed/n2", "direct", []string{"closed/n2"}, false},
 		}},
 		{"as the sites wish", map[string]map[string]any{
-			"frontal closed": {"encryption": map[string]any{"plain_with": []string{"hidden", "shut"}, "inside": true}},
+			"frontal closed": {"encryption": map[string]any{"plain_with": []string{"hidden", "shut"}, "same_site": true}},
 			"frontal hidden": {"encryption": map[string]any{"plain_with": []string{"closed"}}},
 		}, []pair{
 			{"closed/n1", "shut/n1", "relay", []string{"public/p1"}, true}, // shut does not say so
@@ -118,7 +118,7 @@ func TestWhoCanReadAlong(t *testing.T) {
 				}
 				j.End(t)
 			}
-			w.AwaitLog("helper closed/n1", `"encryption"`, `"peer_site":"shut"`, `"wanted":`)
+			w.AwaitLog("helper closed/n1", `"encryption"`, `"peer_site":"shut"`, `"required":`)
 		})
 	}
 }

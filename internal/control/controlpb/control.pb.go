@@ -3680,7 +3680,7 @@ func (x *EnterResponse) GetEncryption() *Encryption {
 type Encryption struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OtherSites    bool                   `protobuf:"varint,1,opt,name=other_sites,json=otherSites,proto3" json:"other_sites,omitempty"`
-	Inside        bool                   `protobuf:"varint,2,opt,name=inside,proto3" json:"inside,omitempty"`
+	SameSite      bool                   `protobuf:"varint,2,opt,name=same_site,json=sameSite,proto3" json:"same_site,omitempty"`
 	PlainWith     []string               `protobuf:"bytes,3,rep,name=plain_with,json=plainWith,proto3" json:"plain_with,omitempty"` // sites to which other_sites does not apply
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3723,9 +3723,9 @@ func (x *Encryption) GetOtherSites() bool {
 	return false
 }
 
-func (x *Encryption) GetInside() bool {
+func (x *Encryption) GetSameSite() bool {
 	if x != nil {
-		return x.Inside
+		return x.SameSite
 	}
 	return false
 }
@@ -5583,12 +5583,12 @@ const file_control_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12>\n" +
 	"\n" +
 	"encryption\x18\x05 \x01(\v2\x1e.isthmus.control.v1.EncryptionR\n" +
-	"encryption\"d\n" +
+	"encryption\"i\n" +
 	"\n" +
 	"Encryption\x12\x1f\n" +
 	"\vother_sites\x18\x01 \x01(\bR\n" +
-	"otherSites\x12\x16\n" +
-	"\x06inside\x18\x02 \x01(\bR\x06inside\x12\x1d\n" +
+	"otherSites\x12\x1b\n" +
+	"\tsame_site\x18\x02 \x01(\bR\bsameSite\x12\x1d\n" +
 	"\n" +
 	"plain_with\x18\x03 \x03(\tR\tplainWith\"\xcd\x01\n" +
 	"\fCarryRequest\x12\x1c\n" +
