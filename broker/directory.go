@@ -195,7 +195,7 @@ func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (
 	for i, e := range d.b.registry.Lookup(make([]registry.Entry, 0, len(names)), names) {
 		answer, p := d.answer(asker, names[i], e, before)
 		resp.Answers = append(resp.Answers, answer)
-		if p != nil && !slices.Contains(req.KnownPlans, p.Digest) && !slices.Contains(resp.Plans, p) {
+		if p != nil && !slices.Contains(req.CachedPlans, p.Digest) && !slices.Contains(resp.Plans, p) {
 			resp.Plans = append(resp.Plans, p)
 		}
 	}

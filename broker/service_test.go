@@ -93,7 +93,7 @@ func TestResolve(t *testing.T) {
 	if resp.Answers[0].Plan != resp.Plans[0].Digest || resp.Answers[3].Plan != resp.Plans[0].Digest {
 		t.Error("the answers name another plan")
 	}
-	req.KnownPlans = []uint64{resp.Plans[0].Digest}
+	req.CachedPlans = []uint64{resp.Plans[0].Digest}
 	if resp, err = a.directory.Resolve(g.ctx(), req); err != nil || len(resp.Plans) != 0 {
 		t.Errorf("a known plan was sent again: %v, %v", resp, err)
 	}

@@ -95,8 +95,8 @@ func TestOneQuestionForTheSite(t *testing.T) {
 	r.broker.mu.Lock()
 	second := r.broker.resolves[1]
 	r.broker.mu.Unlock()
-	if len(second.KnownPlans) != 1 {
-		t.Errorf("the second question knows plans %v, want one", second.KnownPlans)
+	if len(second.CachedPlans) != 1 {
+		t.Errorf("the second question knows plans %v, want one", second.CachedPlans)
 	}
 	if c := r.f.resolver.Counters(); c.Dropped != 1 {
 		t.Errorf("%d entries were dropped, want 1", c.Dropped)

@@ -295,7 +295,7 @@ func (b *fakeBroker) everybodyAtSiteB(generation uint64) func(context.Context, *
 		for _, q := range req.Questions {
 			resp.Answers = append(resp.Answers, &controlpb.Answer{Point: pointAt(q.Process.Rank, generation, "siteb", "b1"), Plan: plan.Digest})
 		}
-		for _, known := range req.KnownPlans {
+		for _, known := range req.CachedPlans {
 			if known == plan.Digest {
 				return resp, nil
 			}

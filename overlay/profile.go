@@ -170,7 +170,7 @@ func (n NAT) check(field string) error {
 // IPv6Rules is what a site's firewall does to IPv6, in the terms of the fields of SiteProfile that
 // have the same names. Inbound is not InboundPorts.
 type IPv6Rules struct {
-	Measured bool    `json:"known" yaml:"-"` // measured or declared; the other fields are zero otherwise
+	Measured bool    `json:"measured" yaml:"-"` // measured or declared; the other fields are zero otherwise
 	Inbound  Inbound `json:"inbound" yaml:"inbound"`
 	Filter   Filter  `json:"filter" yaml:"filter"`
 	Refusal  Refusal `json:"refusal" yaml:"refusal"`

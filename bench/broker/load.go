@@ -194,7 +194,7 @@ func (l *load) ask(ctx context.Context, way way, d time.Duration) (int64, error)
 // askOnce makes one call and checks that every answer belongs to its question.
 func (l *load) askOnce(ctx context.Context, f *frontal, batch int, rng *rand.Rand) error {
 	req := l.questions(batch, func(int) int { return rng.IntN(len(l.processes)) })
-	req.KnownPlans = f.plans
+	req.CachedPlans = f.plans
 	resp, err := f.directory.Resolve(ctx, req)
 	if err != nil {
 		return fmt.Errorf("bench broker: resolve: %w", control.FromStatus(err))

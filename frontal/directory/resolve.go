@@ -222,7 +222,7 @@ func (r *Resolver) call(batch []*flight, known map[uint64]*controlpb.Plan) []Ans
 		req.Questions = append(req.Questions, &controlpb.Question{Process: control.ProcessToPB(f.name), Fresh: f.fresh})
 	}
 	for digest := range known {
-		req.KnownPlans = append(req.KnownPlans, digest)
+		req.CachedPlans = append(req.CachedPlans, digest)
 	}
 	resp, err := r.ask(r.ctx, req)
 	if err == nil && len(resp.Answers) != len(batch) {

@@ -43,7 +43,7 @@ func (h *holding) Register(ctx context.Context, r *controlpb.RegisterRequest) (*
 
 // Resolve answers with many faults, each of which has nothing in it.
 func (h *holding) Resolve(_ context.Context, r *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
-	return empties(&controlpb.ResolveResponse{}, int(r.KnownPlans[0])), nil
+	return empties(&controlpb.ResolveResponse{}, int(r.CachedPlans[0])), nil
 }
 
 // Signal sends a small event, and then one, or as many as there are generations, with many addresses
@@ -105,7 +105,7 @@ func TestMemoryOfAMessage(t *testing.T) {
 			return err
 		},
 		"an answer": func() error {
-			_, err := to.Resolve(ctx, &controlpb.ResolveRequest{KnownPlans: []uint64{500_000}})
+			_, err := to.Resolve(ctx, &controlpb.ResolveRequest{CachedPlans: []uint64{500_000}})
 			return err
 		},
 		"an event": func() error {
@@ -131,7 +131,7 @@ func TestMemoryOfAMessage(t *testing.T) {
 	if _, err := to.Register(ctx, empties(&controlpb.RegisterRequest{}, 100)); err != nil {
 		t.Errorf("a small request after them: %v", err)
 	}
-	if _, err := to.Resolve(ctx, &controlpb.ResolveRequest{KnownPlans: []uint64{100}}); err != nil {
+	if _, err := to.Resolve(ctx, &controlpb.ResolveRequest{CachedPlans: []uint64{100}}); err != nil {
 		t.Errorf("a small answer after them: %v", err)
 	}
 	events, err := to.Signal(ctx, &controlpb.SignalRequest{Port: 100})
@@ -196,7 +196,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 	close(h.release)
 	const many, elements = 300, 4000 // which take some hundred KB
 	for i := range many {
-		if _, err := to.Resolve(t.Context(), &controlpb.ResolveRequest{KnownPlans: []uint64{elements}}); err != nil {
+		if _, err := to.Resolve(t.Context(), &controlpb.ResolveRequest{CachedPlans: []uint64{elements}}); err != nil {
 			t.Fatalf("answer %d: %v", i, err)
 		}
 	}

@@ -75,7 +75,7 @@ func (c *conversation) describe(m *nodepb.Manifest) error {
 		return fmt.Errorf("the manifest of %s goes on as that of %s", f.name, m.Name)
 	}
 	f.file.Chunks = append(f.file.Chunks, sums...)
-	if f.whole = !m.More; f.whole || int64(len(f.file.Chunks))*stage.ChunkSize > f.file.Size+stage.ChunkSize {
+	if f.whole = !m.Continues; f.whole || int64(len(f.file.Chunks))*stage.ChunkSize > f.file.Size+stage.ChunkSize {
 		return f.file.Check()
 	}
 	return nil
@@ -127,7 +127,7 @@ func (c *conversation) askFor(sums []stage.Sum) {
 	}
 	for len(sums) > 0 {
 		n := min(len(sums), maxSums)
-		m := &nodepb.Missing{Name: []byte(f.name), More: n < len(sums)}
+		m := &nodepb.Missing{Name: []byte(f.name), Continues: n < len(sums)}
 		for _, sum := range sums[:n] {
 			m.Sums = append(m.Sums, append([]byte(nil), sum[:]...))
 		}

@@ -631,7 +631,7 @@ func TestManifestInParts(t *testing.T) {
 		}
 		for i, sum := range m.Chunks {
 			c.say(&nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: &nodepb.Manifest{
-				Name: []byte("file"), Size: uint64(m.Size), Mode: 0o777, Sums: [][]byte{sum[:]}, More: i == 0,
+				Name: []byte("file"), Size: uint64(m.Size), Mode: 0o777, Sums: [][]byte{sum[:]}, Continues: i == 0,
 			}}})
 		}
 		if round == 0 {

@@ -22,7 +22,7 @@ type stager struct {
 	mu     sync.Mutex // guards the fields below
 	active bool
 	at     int                 // the current file
-	tell   int                 // sums of its manifest that were sent; -1: all, and the last message had More unset
+	tell   int                 // sums of its manifest that were sent; -1: all, and the last message had Continues unset
 	send   []stage.Sum         // chunks to send
 	chunks map[stage.Sum]int64 // offsets of the file's chunks
 }
@@ -89,11 +89,11 @@ func (s *stager) manifest() *nodepb.ToNode {
 	f := s.files[s.at]
 	rest := f.Manifest.Chunks[s.tell:]
 	part := rest[:min(len(rest), sumsAtOnce)]
-	m := &nodepb.Manifest{Name: []byte(f.Name), Mode: uint32(f.Mode), Size: uint64(f.Manifest.Size), More: len(part) < len(rest)}
+	m := &nodepb.Manifest{Name: []byte(f.Name), Mode: uint32(f.Mode), Size: uint64(f.Manifest.Size), Continues: len(part) < len(rest)}
 	for _, sum := range part {
 		m.Sums = append(m.Sums, sum[:])
 	}
-	if s.tell += len(part); !m.More {
+	if s.tell += len(part); !m.Continues {
 		s.tell = -1
 	}
 	return &nodepb.ToNode{Say: &nodepb.ToNode_Manifest{Manifest: m}}

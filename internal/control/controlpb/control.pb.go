@@ -1059,7 +1059,7 @@ func (x *LookupNameResponse) GetOwner() *Process {
 type ResolveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Questions     []*Question            `protobuf:"bytes,1,rep,name=questions,proto3" json:"questions,omitempty"`
-	KnownPlans    []uint64               `protobuf:"fixed64,2,rep,packed,name=known_plans,json=knownPlans,proto3" json:"known_plans,omitempty"` // digests of plans that the asker holds
+	CachedPlans   []uint64               `protobuf:"fixed64,2,rep,packed,name=cached_plans,json=cachedPlans,proto3" json:"cached_plans,omitempty"` // digests of plans that the asker holds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1101,9 +1101,9 @@ func (x *ResolveRequest) GetQuestions() []*Question {
 	return nil
 }
 
-func (x *ResolveRequest) GetKnownPlans() []uint64 {
+func (x *ResolveRequest) GetCachedPlans() []uint64 {
 	if x != nil {
-		return x.KnownPlans
+		return x.CachedPlans
 	}
 	return nil
 }
@@ -1163,7 +1163,7 @@ func (x *Question) GetFresh() bool {
 type ResolveResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Answers       []*Answer              `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"` // in the order of the questions
-	Plans         []*Plan                `protobuf:"bytes,2,rep,name=plans,proto3" json:"plans,omitempty"`     // those that answers name and known_plans does not
+	Plans         []*Plan                `protobuf:"bytes,2,rep,name=plans,proto3" json:"plans,omitempty"`     // those that answers name and cached_plans does not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5335,11 +5335,10 @@ const file_control_proto_rawDesc = "" +
 	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"[\n" +
 	"\x12LookupNameResponse\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\x121\n" +
-	"\x05owner\x18\x02 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05owner\"m\n" +
+	"\x05owner\x18\x02 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05owner\"o\n" +
 	"\x0eResolveRequest\x12:\n" +
-	"\tquestions\x18\x01 \x03(\v2\x1c.isthmus.control.v1.QuestionR\tquestions\x12\x1f\n" +
-	"\vknown_plans\x18\x02 \x03(\x06R\n" +
-	"knownPlans\"W\n" +
+	"\tquestions\x18\x01 \x03(\v2\x1c.isthmus.control.v1.QuestionR\tquestions\x12!\n" +
+	"\fcached_plans\x18\x02 \x03(\x06R\vcachedPlans\"W\n" +
 	"\bQuestion\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x14\n" +
 	"\x05fresh\x18\x02 \x01(\bR\x05fresh\"w\n" +

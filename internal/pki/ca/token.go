@@ -25,7 +25,7 @@ type Token struct {
 	Grid     string   `json:"grid"`
 	Identity string   `json:"identity"`           // or "helper SITE/*": any one node of the site
 	Projects []string `json:"projects,omitempty"` // of a user
-	Created  int64    `json:"made"`               // Unix milliseconds, by the CA's clock
+	Created  int64    `json:"created"`            // Unix milliseconds, by the CA's clock
 	Expires  int64    `json:"expires"`            // as Created
 	Valid    int64    `json:"valid"`              // seconds for which the certificate is to be valid
 	Uses     int      `json:"uses"`

@@ -40,7 +40,7 @@ type Entry struct {
 
 // A Manifest is the bundle's first file.
 type Manifest struct {
-	Created time.Time `json:"made"`
+	Created time.Time `json:"created"`
 	Names   string    `json:"names"` // how names were treated
 	Files   []Entry   `json:"files"`
 	Gaps    []Gap     `json:"gaps"`

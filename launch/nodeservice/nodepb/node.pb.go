@@ -1410,7 +1410,7 @@ func (*Cancelled) Descriptor() ([]byte, []int) {
 // Manifest names a file that the job needs. Files appear in the job's folder on
 // the node, which exists from the first Manifest or the Start until the
 // reservation ends. Allowed from OK to Start, one file after the other:
-// Manifests until more is unset, then, when Missing names chunks, these, and
+// Manifests until continues is unset, then, when Missing names chunks, these, and
 // after Stored the next file. At most 4096 files, and together as many bytes
 // as the node's store may have.
 type Manifest struct {
@@ -1418,8 +1418,8 @@ type Manifest struct {
 	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`  // path below the job's folder, with slashes, not leaving it; at most 4096 bytes
 	Mode          uint32                 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"` // permissions: 0700 at most, the owner's part is what counts
 	Size          uint64                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	Sums          [][]byte               `protobuf:"bytes,4,rep,name=sums,proto3" json:"sums,omitempty"`  // SHA-256 of each 1 MiB chunk, in order; at most 65536 in a message
-	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"` // further sums of this file follow in another Manifest, with the same name, mode and size
+	Sums          [][]byte               `protobuf:"bytes,4,rep,name=sums,proto3" json:"sums,omitempty"`            // SHA-256 of each 1 MiB chunk, in order; at most 65536 in a message
+	Continues     bool                   `protobuf:"varint,5,opt,name=continues,proto3" json:"continues,omitempty"` // further sums of this file follow in another Manifest, with the same name, mode and size
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1482,9 +1482,9 @@ func (x *Manifest) GetSums() [][]byte {
 	return nil
 }
 
-func (x *Manifest) GetMore() bool {
+func (x *Manifest) GetContinues() bool {
 	if x != nil {
-		return x.More
+		return x.Continues
 	}
 	return false
 }
@@ -1494,8 +1494,8 @@ func (x *Manifest) GetMore() bool {
 type Missing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Sums          [][]byte               `protobuf:"bytes,2,rep,name=sums,proto3" json:"sums,omitempty"`  // at most 65536 in a message
-	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // further ones follow
+	Sums          [][]byte               `protobuf:"bytes,2,rep,name=sums,proto3" json:"sums,omitempty"`            // at most 65536 in a message
+	Continues     bool                   `protobuf:"varint,3,opt,name=continues,proto3" json:"continues,omitempty"` // further ones follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1544,9 +1544,9 @@ func (x *Missing) GetSums() [][]byte {
 	return nil
 }
 
-func (x *Missing) GetMore() bool {
+func (x *Missing) GetContinues() bool {
 	if x != nil {
-		return x.More
+		return x.Continues
 	}
 	return false
 }
@@ -4525,17 +4525,17 @@ const file_node_proto_rawDesc = "" +
 	"\x05taken\x18\x03 \x01(\x04R\x05taken\"\x1a\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\"\v\n" +
-	"\tCancelled\"n\n" +
+	"\tCancelled\"x\n" +
 	"\bManifest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x12\n" +
-	"\x04sums\x18\x04 \x03(\fR\x04sums\x12\x12\n" +
-	"\x04more\x18\x05 \x01(\bR\x04more\"E\n" +
+	"\x04sums\x18\x04 \x03(\fR\x04sums\x12\x1c\n" +
+	"\tcontinues\x18\x05 \x01(\bR\tcontinues\"O\n" +
 	"\aMissing\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x12\n" +
-	"\x04sums\x18\x02 \x03(\fR\x04sums\x12\x12\n" +
-	"\x04more\x18\x03 \x01(\bR\x04more\"-\n" +
+	"\x04sums\x18\x02 \x03(\fR\x04sums\x12\x1c\n" +
+	"\tcontinues\x18\x03 \x01(\bR\tcontinues\"-\n" +
 	"\x05Chunk\x12\x10\n" +
 	"\x03sum\x18\x01 \x01(\fR\x03sum\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x1c\n" +
