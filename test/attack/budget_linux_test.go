@@ -349,7 +349,6 @@ func TestBudgets(t *testing.T) {
 		})
 	})
 
-	t.Run("messages of much memory", b.amplified)
 	b.released(t)
 }
 
@@ -378,9 +377,11 @@ func over(s *control.Session) bool {
 	}
 }
 
-// amplified sends requests that take some hundred times their bytes in memory, in messages of several
-// lengths, and reports about sites that it invents, as a node of a site and as the frontal of one.
-func (b *budgeted) amplified(t *testing.T) {
+// Requests that take some hundred times their bytes in memory, in messages of several lengths, and reports about
+// sites that are invented take no more of a daemon's than its budgets, whether a node sends them or the frontal
+// of a site. The daemons are new: what others have had is not given back to the system at once.
+func TestMessagesOfMuchMemory(t *testing.T) {
+	b := newBudgeted(t)
 	for _, attacker := range []struct {
 		id           control.Identity
 		daemon, from string
@@ -454,6 +455,7 @@ func (b *budgeted) amplified(t *testing.T) {
 	for _, daemon := range []string{"frontal", "broker"} {
 		b.audited(t, daemon, "the messages", refusedFor("budget", "would take more than"))
 	}
+	b.released(t)
 }
 
 // waits asks for 20,000 processes that never start.
