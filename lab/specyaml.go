@@ -253,6 +253,7 @@ type shapeChange struct {
 	delay, jitter   *time.Duration
 	loss, duplicate *float64
 	rate, queue     *int64
+	reorder         *bool
 }
 
 func (c *shapeChange) fields(r *specReader) map[string]field {
@@ -267,6 +268,7 @@ func (c *shapeChange) fields(r *specReader) map[string]field {
 		"duplicate": scalar(r, &c.duplicate, pointer(parseShare)),
 		"rate":      scalar(r, &c.rate, pointer(parseRate)),
 		"queue":     scalar(r, &c.queue, pointer(parseBytes)),
+		"reorder":   scalar(r, &c.reorder, pointer(parseBool)),
 	}
 }
 
@@ -287,6 +289,7 @@ func (c shapeChange) apply(s *wan.Shape) {
 	set(&s.Loss, c.loss)
 	set(&s.Duplicate, c.duplicate)
 	set(&s.Rate, c.rate)
+	set(&s.Reorder, c.reorder)
 	if c.queue != nil {
 		s.Queue = int(*c.queue)
 	}
