@@ -33,6 +33,7 @@ func TestQueueAndJitterAreNotDeath(t *testing.T) {
 			{"closed/n1", "other/n1", labtest.SiteClosed + other},
 		} {
 			t.Run(fmt.Sprintf("%s/%s to %s", c.name, sites.from, sites.to), func(t *testing.T) {
+				t.Parallel()
 				w := &world{labtest.NewWorldOver(t, c.wan, sites.lines, grid.Config{
 					Settings: unmeasured, Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p },
 				})}
@@ -63,7 +64,7 @@ func TestQueueAndJitterAreNotDeath(t *testing.T) {
 					}
 				}
 				t.Logf("round trips of up to %v; carriers in use of each link: %v", longest, moves)
-				if most := slices.Max(moves); most > 7 { // the first, and three trials
+				if most := slices.Max(moves); most > 9 { // the first, and four trials
 					t.Errorf("a link changed its carrier %d times in %v", most-1, long)
 				}
 				for i, s := range streams {
