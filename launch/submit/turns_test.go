@@ -33,8 +33,8 @@ func TestMadeUpHosts(t *testing.T) {
 					t.Fatal(err)
 				}
 				// A wave of hosts is booked beside those that are used, and given up.
-				if took := time.Since(start); took > probesQuiet+partTime || unanswered && w.asked > 0 {
-					t.Errorf("it took %v, and %d calls to hosts that do not exist", took, w.asked)
+				if took := time.Since(start); took > probesQuiet+partTime || unanswered && w.asked.Load() > 0 {
+					t.Errorf("it took %v, and %d calls to hosts that do not exist", took, w.asked.Load())
 				}
 				w.idle()
 			})
@@ -69,8 +69,8 @@ func TestMadeUpHostsEnd(t *testing.T) {
 		w.makeUp("evil", 2000, 1, true)
 		start := time.Now()
 		_, err := w.run(jobOf(t, 3, io.Discard))
-		if took := time.Since(start); err == nil || took > time.Second || w.asked > 0 {
-			t.Errorf("after %v and %d calls to hosts of which it is known that they do not answer: %v", took, w.asked, err)
+		if took := time.Since(start); err == nil || took > time.Second || w.asked.Load() > 0 {
+			t.Errorf("after %v and %d calls to hosts of which it is known that they do not answer: %v", took, w.asked.Load(), err)
 		}
 		w.idle()
 	})
@@ -84,8 +84,8 @@ func TestJobsBesideMadeUpHosts(t *testing.T) {
 		w.makeUp("known", 10, 1, true)
 		start := time.Now()
 		_, silent, err := w.grid.Jobs(t.Context())
-		if took := time.Since(start); err != nil || took > askTime || len(silent) != 2010 || w.asked != siteTrial {
-			t.Errorf("%d silent after %v and %d calls, %v", len(silent), took, w.asked, err)
+		if took := time.Since(start); err != nil || took > askTime || len(silent) != 2010 || w.asked.Load() != siteTrial {
+			t.Errorf("%d silent after %v and %d calls, %v", len(silent), took, w.asked.Load(), err)
 		}
 	})
 }

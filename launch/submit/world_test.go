@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ type world struct {
 
 	unlisted bool           // the list of hosts is unavailable
 	madeUp   []*nodepb.Host // at the end of the list; their calls are not answered
-	asked    int            // calls to those
+	asked    atomic.Int64   // calls to those
 }
 
 // node is a node service for tests: the reservations are real, the processes are functions.
@@ -147,9 +148,7 @@ func (w *world) of(ctx context.Context) (*node, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := strings.Join(md.Get("isthmus-node"), "")
 	if slices.ContainsFunc(w.madeUp, func(h *nodepb.Host) bool { return h.Node == name }) {
-		w.mu.Lock()
-		w.asked++
-		w.mu.Unlock()
+		w.asked.Add(1)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
