@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -16,16 +17,23 @@ type sink struct {
 	took   int
 	closed chan struct{}
 	once   sync.Once
+
+	held chan struct{} // data waits until it is closed; nil: it does not
+	has  atomic.Bool   // data has waited
 }
 
 func newSink() *sink { return &sink{closed: make(chan struct{})} }
 
 func (c *sink) WriteVec(bufs ...[]byte) (n int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, b := range bufs {
 		n += len(b)
 	}
+	if c.held != nil && n > piece {
+		c.has.Store(true)
+		<-c.held
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.took += n
 	return n, nil
 }
@@ -93,13 +101,17 @@ func TestBandwidth(t *testing.T) {
 	}
 }
 
-// TestFreeCarriersShare: of carriers that accept everything at once, each with a weight gets some
-// of it, and a standby nothing.
+// TestFreeCarriersShare: of carriers that accept everything, each with a weight gets some of it, and a
+// standby nothing. They hold the first data until each has some: any of their goroutines may run first.
 func TestFreeCarriersShare(t *testing.T) {
 	s := lonely(t)
 	var sinks []*sink
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	defer release()
 	for _, weight := range []uint32{100, 300, 0, 600} {
 		c := newSink()
+		c.held = held
 		sinks = append(sinks, c)
 		a, err := s.Attach(c, nil, 0, 0)
 		if err != nil {
@@ -108,7 +120,14 @@ func TestFreeCarriersShare(t *testing.T) {
 		s.Use(a, weight)
 	}
 	const n = Window / 2
-	if _, err := s.Write(make([]byte, n)); err != nil {
+	written := make(chan error, 1)
+	go func() {
+		_, err := s.Write(make([]byte, n))
+		written <- err
+	}()
+	until(t, "each carrier with a weight to have data", func() bool { return sinks[0].has.Load() && sinks[1].has.Load() && sinks[3].has.Load() })
+	release()
+	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
 	until(t, "all bytes to be written", func() bool {
