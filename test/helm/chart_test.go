@@ -310,6 +310,7 @@ func TestSettings(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	certificates(t, filepath.Join(dir, "isthmus"), dir)
 	for _, values := range []string{public, site, onlyNodes} {
 		m := rendered(t, values)
 		for name, c := range m.configMaps {
@@ -323,7 +324,7 @@ func TestSettings(t *testing.T) {
 					argv = []string{filepath.Join(dir, "isthmus"), "check"}
 				}
 				if role != "policy" {
-					text = withFiles(t, dir, text)
+					text = withFiles(t, dir, role, text, m.configMaps[name+"-policy"])
 				}
 				file = filepath.Join(dir, file)
 				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -361,22 +362,73 @@ func (m *manifests) environment(configMap string) (env []string) {
 
 var paths = regexp.MustCompile(`/(var/lib|etc)/isthmus/[a-z0-9/.-]+`)
 
-// withFiles returns settings with the paths in them moved below a folder, and makes the files that they
-// name.
-func withFiles(t *testing.T, dir, text string) string {
+// daemons are what the certificates are for, as "isthmus ca issue" wants it.
+var daemons = map[string][]string{
+	"broker": {"broker", "b1"}, "frontal": {"frontal", "sitea"}, "proxy": {"proxy", "p1"}, "helper": {"helper", "n1@sitea"},
+}
+
+// certificates makes a grid's CA, a certificate for each daemon, and a broker's for issuing others, in the
+// folder "certs" of a folder.
+func certificates(t *testing.T, isthmus, dir string) {
+	t.Helper()
+	commands := [][]string{{"init", "--dir", "certs", "grid"}, {"issuer", "--dir", "certs", "--out", "certs"}}
+	for role, names := range daemons {
+		commands = append(commands, slices.Concat([]string{"issue", "--dir", "certs", "--out", filepath.Join("certs", role)}, names))
+	}
+	for _, args := range commands {
+		cmd := exec.Command(isthmus, append([]string{"ca"}, args...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, out)
+		}
+	}
+}
+
+// withFiles returns a daemon's settings with the paths in them moved below a folder, and puts there what
+// they name: certificates and keys from the folder "certs", and the config map's policy.
+func withFiles(t *testing.T, dir, role, text string, policy *corev1.ConfigMap) string {
 	t.Helper()
 	for _, path := range paths.FindAllString(text, -1) {
 		file := filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasSuffix(path, ".pem") || strings.HasSuffix(path, ".key") || strings.HasSuffix(path, ".yaml") {
-			if err := os.WriteFile(file, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+		var content []byte
+		switch name, kind := filepath.Base(path), filepath.Ext(path); {
+		case name == "ca.pem" || strings.HasPrefix(name, "issuer."):
+			content = read(t, filepath.Join(dir, "certs", name))
+		case kind == ".pem" || kind == ".key":
+			content = certificate(t, dir, role, kind == ".key" || name == "key.pem")
+		case name == "policy.yaml":
+			content = []byte(policy.Data[name])
+		default:
+			continue // a folder or a socket, which the daemon makes
+		}
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return paths.ReplaceAllStringFunc(text, func(path string) string { return filepath.Join(dir, path) })
+}
+
+// certificate returns a daemon's certificate, or its key.
+func certificate(t *testing.T, dir, role string, key bool) []byte {
+	t.Helper()
+	name := map[bool]string{false: ".pem", true: ".key"}[key]
+	files, err := filepath.Glob(filepath.Join(dir, "certs", role, role+"-*"+name))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%s's %s: %v, %v", role, name, files, err)
+	}
+	return read(t, files[0])
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // Rendering twice gives the same, or a deployment would restart its pods for nothing.
