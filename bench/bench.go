@@ -16,7 +16,8 @@ import (
 	"text/tabwriter"
 )
 
-// A Row is one figure. Its JSON always has every key; target has no meaning while met is null.
+// A Row is one figure. Its JSON always has every key; target has no meaning while met is null, but
+// for a spread that is too large.
 type Row struct {
 	Bench   string         `json:"bench"`   // name of the benchmark, such as "lab"
 	Figure  string         `json:"figure"`  // what was measured, such as "rtt_p50"
@@ -26,7 +27,7 @@ type Row struct {
 	Against string         `json:"against"` // what Value is compared with, run interleaved
 	Ratio   float64        `json:"ratio"`   // Value over that of Against
 	Target  float64        `json:"target"`  // what Value, or Ratio if there is one, should reach
-	Met     *bool          `json:"met"`     // whether it was reached; nil without a target
+	Met     *bool          `json:"met"`     // whether it was reached; nil without a target, or if the spread exceeds MaxSpread
 }
 
 // AtLeast returns r with a lower bound as its target: of its Ratio, or of its Value if it is
@@ -51,8 +52,18 @@ func (r Row) judged() float64 {
 	return r.Value
 }
 
+// MaxSpread is the largest Spread, of a figure or of what it is compared with, at which a target is
+// said to be met or missed: where repetitions disagree more than that, nothing was measured. Rows have
+// the two as the parameters "spread" and "against_spread".
+const MaxSpread = 0.3
+
 func (r Row) judge(target float64, met bool) Row {
-	r.Target, r.Met = target, &met
+	r.Target = target
+	mine, _ := r.Params["spread"].(float64)
+	theirs, _ := r.Params["against_spread"].(float64)
+	if max(mine, theirs) <= MaxSpread {
+		r.Met = &met
+	}
 	return r
 }
 
@@ -81,6 +92,8 @@ func WriteTable(w io.Writer, rows ...Row) error {
 			if *r.Met {
 				met = "yes"
 			}
+		} else if r.Target != 0 {
+			target, met = number(r.Target), "unsteady"
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s %s\t%s\t%s\t%s\t%s\n",
 			r.Figure, conditions(r.Params), number(r.Value), r.Unit, r.Against, ratio, target, met)

@@ -55,6 +55,27 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// Where repetitions disagree, a target is neither met nor missed.
+func TestUnsteady(t *testing.T) {
+	for _, c := range []struct {
+		params map[string]any
+		judged bool
+	}{
+		{map[string]any{"spread": MaxSpread, "against_spread": MaxSpread}, true},
+		{map[string]any{"spread": MaxSpread + 0.01}, false},
+		{map[string]any{"spread": 0.1, "against_spread": MaxSpread + 0.01}, false},
+	} {
+		row := Row{Figure: "rtt", Params: c.params, Value: 2, Unit: "ms"}.AtMost(3)
+		var b strings.Builder
+		if err := Write(&b, false, row); err != nil {
+			t.Fatal(err)
+		}
+		if row.Target != 3 || (row.Met != nil) != c.judged || strings.Contains(b.String(), "unsteady") == c.judged {
+			t.Errorf("%+v\n%s", row, b.String())
+		}
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	v := []float64{4, 1, 3, 2}
 	for _, c := range []struct{ q, want float64 }{{0, 1}, {1, 4}, {0.5, 2.5}, {1.0 / 3, 2}, {-1, 1}, {2, 4}} {

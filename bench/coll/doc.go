@@ -17,7 +17,8 @@
 // on all ranks at the same time of the machine's clock, which all processes share: ranks
 // can leave a barrier as far apart as a call takes. A repetition ends with its slowest
 // rank, and nothing is subtracted. Within a site, where a call takes less time than waking
-// a process, each rank begins when it leaves a barrier, as in the OSU benchmarks.
+// a process, it begins by that clock when the first rank leaves a barrier: a rank's own time
+// would be nothing where it has what it needs before it begins.
 //
 // The implementations of a figure run one after the other, round by round; the rows are
 // medians of all repetitions. Idle implementations sleep.

@@ -220,33 +220,38 @@ func (r *rank) repetition(ctx context.Context, at float64, call func(context.Con
 	return worst[0], worst[1], worst[2], err
 }
 
-// byBarrier begins each repetition when the rank leaves a barrier.
+// byBarrier has each repetition begin when the first rank leaves a barrier, and end with the slowest.
 func (r *rank) byBarrier(ctx context.Context, o order, call func(context.Context) error) (took, late []float64, err error) {
-	took, late = make([]float64, o.count), make([]float64, o.count)
+	times := make([]float64, 2*o.count) // when each began, then when each had ended
+	began, ended := times[:o.count], times[o.count:]
 	var refused error
 	for i := -o.warm; i < o.count; i++ {
 		if err := mpilib.Barrier(ctx, r.comm); err != nil {
 			return nil, nil, err
 		}
-		start := now()
+		began[max(i, 0)] = now()
 		if err := call(ctx); errors.As(err, new(*refusal)) {
 			refused = err
 		} else if err != nil {
 			return nil, nil, err
 		}
-		took[max(i, 0)] = now() - start
+		ended[max(i, 0)] = now()
 	}
 	if r.comm.Rank() != 0 {
-		return nil, nil, errors.Join(refused, mpilib.Send(ctx, r.comm, took, 0, doneTag))
+		return nil, nil, errors.Join(refused, mpilib.Send(ctx, r.comm, times, 0, doneTag))
 	}
-	theirs := make([]float64, o.count)
+	theirs := make([]float64, len(times))
 	for from := 1; from < r.comm.Size(); from++ {
 		if _, err := mpilib.Recv(ctx, r.comm, theirs, from, doneTag); err != nil {
 			return nil, nil, err
 		}
-		for i := range took {
-			took[i] = max(took[i], theirs[i])
+		for i := range began {
+			began[i], ended[i] = min(began[i], theirs[i]), max(ended[i], theirs[o.count+i])
 		}
+	}
+	took, late = make([]float64, o.count), make([]float64, o.count)
+	for i := range took {
+		took[i] = ended[i] - began[i]
 	}
 	return took, late, refused
 }

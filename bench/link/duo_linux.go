@@ -19,8 +19,8 @@ type duo struct {
 	congestion        string // in use
 }
 
-// newDuo starts two ends and waits until they are connected. command returns the command line of
-// an end that listens, or of one that dials.
+// newDuo starts two ends, each on a processor of its own unless they share one, and waits until they
+// are connected. command returns the command line of an end that listens, or of one that dials.
 func newDuo(ctx context.Context, w *runner.Wire, oneCPU bool, command func(role ...string) []string) (_ *duo, err error) {
 	d := new(duo)
 	defer func() {
@@ -28,7 +28,7 @@ func newDuo(ctx context.Context, w *runner.Wire, oneCPU bool, command func(role 
 			err = errors.Join(err, d.stop())
 		}
 	}()
-	listen := runner.Command{Args: command("listen", runner.LeftAddr.String()), OneCPU: oneCPU}
+	listen := runner.Command{Args: command("listen", runner.LeftAddr.String()), CPU: 1}
 	if d.listener, err = runner.Start(ctx, w.Left, listen); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,10 @@ func newDuo(ctx context.Context, w *runner.Wire, oneCPU bool, command func(role 
 	if err := d.listener.Hear(joinBound, "listening", &port); err != nil {
 		return nil, err
 	}
-	dial := runner.Command{Args: command("dial", runner.LeftAddr.String(), port), OneCPU: oneCPU}
+	dial := runner.Command{Args: command("dial", runner.LeftAddr.String(), port), CPU: 2}
+	if oneCPU {
+		dial.CPU = listen.CPU
+	}
 	if d.dialler, err = runner.Start(ctx, w.Right, dial); err != nil {
 		return nil, err
 	}

@@ -54,10 +54,14 @@ func (o *ours) start(ctx context.Context, s *scenario, w *runner.Wire) (all []*r
 		env = append(env, mpilib.EnvDir+"="+filepath.Join(o.folder, s.name))
 	}
 	for number := range s.ranks {
+		cpu := 1
+		if !s.oneCPU {
+			cpu += number
+		}
 		p, err := runner.Start(ctx, hosts[number%len(hosts)], runner.Command{
-			Args:   append(o.self[:len(o.self):len(o.self)], role),
-			Env:    append(env[:len(env):len(env)], fmt.Sprintf("%s=%d", mpilib.EnvRank, number)),
-			OneCPU: s.oneCPU, Apart: s.apart,
+			Args: append(o.self[:len(o.self):len(o.self)], role),
+			Env:  append(env[:len(env):len(env)], fmt.Sprintf("%s=%d", mpilib.EnvRank, number)),
+			CPU:  cpu, Apart: s.apart,
 		})
 		if err != nil {
 			return all, err
@@ -79,7 +83,11 @@ func (f *foreign) name() string { return f.MPI.Name }
 func (f *foreign) start(ctx context.Context, s *scenario, w *runner.Wire) ([]*runner.Process, error) {
 	args := append(f.LaunchAt(f.hosts[0]), "-np", strconv.Itoa(s.ranks))
 	args = append(append(args, f.args(f, s)...), f.Path)
-	p, err := runner.Start(ctx, w.Left, runner.Command{Args: args, OneCPU: s.oneCPU})
+	c := runner.Command{Args: args}
+	if s.oneCPU {
+		c.CPU = 1
+	} // else each rank binds itself
+	p, err := runner.Start(ctx, w.Left, c)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +106,8 @@ var mpis = []struct {
 // oneEach is the launchers' list of hosts.
 var oneEach = fmt.Sprintf("%v:1,%v:1", runner.LeftAddr, runner.RightAddr)
 
-// openMPIArgs choose the transport of a scenario, and let the ranks move between processors as ours
-// do.
+// openMPIArgs choose the transport of a scenario, and leave it to the ranks to bind themselves to
+// processors: the launcher of each host would choose the same.
 func openMPIArgs(f *foreign, s *scenario) []string {
 	hosts := runner.Network.String()
 	args := []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "oob_tcp_if_include", hosts}
@@ -176,11 +184,12 @@ func newJob(ctx context.Context, c implementation, s *scenario, w *runner.Wire) 
 }
 
 // do makes the job carry out an order and returns the answer.
-func (j *job) do(order string) (ns float64, err error) {
+func (j *job) do(order string) (ns, cpus float64, err error) {
 	if err := j.all[0].Tell(order); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return ns, j.all[0].Hear(orderBound, "ok", &ns)
+	err = j.all[0].Hear(orderBound, "ok", &ns, &cpus)
+	return ns, cpus, err
 }
 
 // stop ends the job: rank 0 tells the others.

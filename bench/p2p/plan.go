@@ -28,7 +28,7 @@ const (
 )
 
 // window is the number of messages in flight at once for bandwidth and rate: as in the OSU
-// benchmarks, sender and receiver start that many and wait for all.
+// benchmarks, sender and receiver start that many and wait for all, and a byte comes back.
 const window = 64
 
 // A figure is something to measure with every implementation.
@@ -126,6 +126,7 @@ func countFor(d time.Duration, ns float64) int {
 // A series is the result of one implementation, a value per round.
 type series struct {
 	values  []float64 // in the figure's unit
+	cpus    []float64 // how many processors the ranks kept busy together
 	version string    // of the implementation; empty for ours
 }
 
@@ -140,6 +141,7 @@ func rows(s *scenario, f figure, runs map[string]*series, asked []string, conges
 			Params: map[string]any{
 				"scenario": s.name, "implementation": name, "size": f.size,
 				"repeat": len(mine.values), "spread": bench.Round(bench.Spread(mine.values)),
+				"cpus": bench.Round(bench.Median(mine.cpus)),
 			},
 		}
 		if mine.version != "" {
@@ -151,6 +153,7 @@ func rows(s *scenario, f figure, runs map[string]*series, asked []string, conges
 		if best := better(s, f, runs); name == nameOurs && best != "" {
 			row.Against, row.Ratio = best, row.Value/bench.Median(runs[best].values)
 			row.Params["against_spread"] = bench.Round(bench.Spread(runs[best].values))
+			row.Params["against_cpus"] = bench.Round(bench.Median(runs[best].cpus))
 			row = judge(row, s, f, runs)
 		}
 		all = append(all, row)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
@@ -23,14 +24,15 @@ import (
 // when it has joined, forwards every line of its input to the other ranks, and all carry it out:
 //
 //	trips SIZE COUNT     a message goes from rank 0 to rank 1 and back
-//	stream SIZE COUNT    windows of messages go from rank 0 to rank 1, and a byte back after all
+//	stream SIZE COUNT    windows of messages go from rank 0 to rank 1, and a byte back after each
 //	ring SIZE COUNT      a message goes round all ranks
 //	barrier 0 COUNT      all ranks wait for each other
 //
-// It answers "ok NS": how long one of COUNT takes. Before the measurement everything is done a
-// tenth as often, a stream once. Except for a stream the answer is that of the median of 20 blocks
-// of the COUNT. If messages have a first and a last byte, both must arrive. Messages to one rank
-// share a buffer, as in the OSU benchmarks.
+// It answers "ok NS CPUS": how long one of COUNT takes, and the processor time of all ranks during the
+// order, divided by its duration. Before the measurement everything is done a tenth as often, a stream
+// once. Except for a stream the time is that of the median of 20 blocks of the COUNT. If messages have
+// a first and a last byte, both must arrive. Messages to one rank share a buffer, as in the OSU
+// benchmarks.
 const (
 	orderTrips   = "trips"
 	orderStream  = "stream"
@@ -116,6 +118,7 @@ func (r *rank) carryOut(ctx context.Context, line string) (answer string, err er
 		r.out[i], r.back[i] = 'x', 'x'
 	}
 	var ns float64
+	start, busy := time.Now(), processorTime()
 	switch what {
 	case orderTrips:
 		ns, err = repeated(ctx, count, r.trip)
@@ -126,7 +129,22 @@ func (r *rank) carryOut(ctx context.Context, line string) (answer string, err er
 	default:
 		ns, err = repeated(ctx, count, func(ctx context.Context, _ int) error { return mpilib.Barrier(ctx, r.comm) })
 	}
-	return fmt.Sprintf("ok %.1f", ns), err
+	if err != nil {
+		return "", err
+	}
+	took, used := time.Since(start), []time.Duration{processorTime() - busy}
+	all := make([]time.Duration, 1)
+	if err := mpilib.Reduce(ctx, r.comm, used, all, mpilib.Sum, 0); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("ok %.1f %.3f", ns, float64(all[0])/float64(took)), nil
+}
+
+// processorTime returns how long all threads of this process have run.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u) // its arguments are valid
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // parseOrder parses an order.
@@ -243,7 +261,7 @@ func (r *rank) stream(ctx context.Context, count int) (float64, error) {
 }
 
 func (r *rank) windows(ctx context.Context, count int) error {
-	sends := r.comm.Rank() == 0
+	sends, done := r.comm.Rank() == 0, []byte{1}
 	for range count {
 		for i := range r.started {
 			if sends {
@@ -255,11 +273,15 @@ func (r *rank) windows(ctx context.Context, count int) error {
 		if err := mpilib.WaitallInto(ctx, r.ended[:], r.started[:]...); err != nil {
 			return err
 		}
+		var err error
+		if sends {
+			_, err = mpilib.Recv(ctx, r.comm, done, 1, messageTag)
+		} else {
+			err = mpilib.Send(ctx, r.comm, done, 0, messageTag)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	done := []byte{1}
-	if sends {
-		_, err := mpilib.Recv(ctx, r.comm, done, 1, messageTag)
-		return err
-	}
-	return mpilib.Send(ctx, r.comm, done, 0, messageTag)
+	return nil
 }

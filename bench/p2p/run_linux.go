@@ -154,6 +154,7 @@ func (r *run) choose(s *scenario, f figure) (asked []string, needed []implementa
 // figure measures f with each of needed in turn, r.Repeat times.
 func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []implementation, jobs map[string]*job) (map[string]*series, error) {
 	var cases []func(context.Context) (float64, error)
+	cpus := make(map[string][]float64)
 	for _, c := range needed {
 		name := c.name()
 		if jobs[name] == nil {
@@ -168,7 +169,8 @@ func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []implem
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		cases = append(cases, func(context.Context) (float64, error) {
-			ns, err := r.measure(s, f, jobs[name], count)
+			ns, used, err := r.measure(s, f, jobs[name], count)
+			cpus[name] = append(cpus[name], used)
 			return f.value(s, ns), err
 		})
 	}
@@ -178,7 +180,7 @@ func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []implem
 	}
 	runs := make(map[string]*series)
 	for i, c := range needed {
-		runs[c.name()] = &series{values: values[i], version: jobs[c.name()].version}
+		runs[c.name()] = &series{values: values[i], cpus: cpus[c.name()], version: jobs[c.name()].version}
 	}
 	return runs, nil
 }
@@ -187,7 +189,7 @@ func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []implem
 func (r *run) count(s *scenario, f figure, j *job) (int, error) {
 	count := 1
 	for _, d := range []time.Duration{r.For / 100, r.For / 10, r.For} {
-		ns, err := r.measure(s, f, j, count)
+		ns, _, err := r.measure(s, f, j, count)
 		if err != nil {
 			return 0, err
 		}
@@ -196,25 +198,25 @@ func (r *run) count(s *scenario, f figure, j *job) (int, error) {
 	return count, nil
 }
 
-// measure makes a job do f count times. Messages between ranks at two hosts must have crossed the
-// wire.
-func (r *run) measure(s *scenario, f figure, j *job, count int) (ns float64, err error) {
+// measure makes a job do f count times, and returns its answer. Messages between ranks at two hosts
+// must have crossed the wire.
+func (r *run) measure(s *scenario, f figure, j *job, count int) (ns, cpus float64, err error) {
 	before, err := r.wire.TotalBytes()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if ns, err = j.do(f.order(count)); err != nil {
-		return 0, err
+	if ns, cpus, err = j.do(f.order(count)); err != nil {
+		return 0, 0, err
 	}
 	after, err := r.wire.TotalBytes()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if carried := after - before; s.apart && carried < f.payload(count) {
-		return 0, fmt.Errorf("%d bytes crossed the wire where the messages alone have %d: the ranks have another way", carried, f.payload(count))
+		return 0, 0, fmt.Errorf("%d bytes crossed the wire where the messages alone have %d: the ranks have another way", carried, f.payload(count))
 	}
 	if ns <= 0 {
-		return 0, fmt.Errorf("%v: answered %v ns", j.all[0], ns)
+		return 0, 0, fmt.Errorf("%v: answered %v ns", j.all[0], ns)
 	}
-	return ns, nil
+	return ns, cpus, nil
 }

@@ -63,7 +63,7 @@ func TestRun(t *testing.T) {
 	}
 	seen := make(map[string]bool)
 	for _, row := range rows {
-		if row.Bench != "p2p" || row.Value <= 0 || row.Against != "" || row.Params["implementation"] != nameOurs {
+		if cpus, _ := row.Params["cpus"].(float64); row.Bench != "p2p" || row.Value <= 0 || cpus <= 0 || row.Against != "" || row.Params["implementation"] != nameOurs {
 			t.Errorf("%+v", row)
 		}
 		seen[fmt.Sprint(row.Params["scenario"], row.Figure, row.Params["size"])] = true
@@ -117,16 +117,16 @@ func TestAnotherWayIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	p, err := runner.Start(t.Context(), w.Left, runner.Command{Args: []string{"/bin/sh", "-c", "while read order; do echo ok 5; done"}})
+	p, err := runner.Start(t.Context(), w.Left, runner.Command{Args: []string{"/bin/sh", "-c", "while read order; do echo ok 5 1.5; done"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, j := &run{wire: w}, &job{all: []*runner.Process{p}}
-	if _, err := r.measure(&scenario{apart: true}, figure{halfRoundTrip, 1 << 20}, j, 100); err == nil || !strings.Contains(err.Error(), "another way") {
+	if _, _, err := r.measure(&scenario{apart: true}, figure{halfRoundTrip, 1 << 20}, j, 100); err == nil || !strings.Contains(err.Error(), "another way") {
 		t.Error(err)
 	}
-	if ns, err := r.measure(&scenario{}, figure{halfRoundTrip, 1 << 20}, j, 100); ns != 5 || err != nil {
-		t.Error(ns, err)
+	if ns, cpus, err := r.measure(&scenario{}, figure{halfRoundTrip, 1 << 20}, j, 100); ns != 5 || cpus != 1.5 || err != nil {
+		t.Error(ns, cpus, err)
 	}
 	if err := j.stop(); err != nil {
 		t.Error(err)

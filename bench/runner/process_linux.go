@@ -45,10 +45,10 @@ func Compile(ctx context.Context, cc, folder, name string, source []byte, argume
 
 // A Command describes how to start a Process.
 type Command struct {
-	Args   []string // the program and its arguments
-	Env    []string // in addition to this process's own environment
-	OneCPU bool     // on one processor, the same for all that have this set
-	Apart  bool     // in UTS and IPC namespaces of its own, as on a separate machine
+	Args  []string // the program and its arguments
+	Env   []string // in addition to this process's own environment
+	CPU   int      // number of the processor that it is bound to (see OnCPU); 0: any
+	Apart bool     // in UTS and IPC namespaces of its own, as on a separate machine
 }
 
 // A Process is a program at a host that takes orders.
@@ -70,8 +70,8 @@ func Start(ctx context.Context, at *star.Space, c Command) (*Process, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
 	}
 	start := cmd.Start
-	if c.OneCPU {
-		start = func() error { return OnOneCPU(cmd.Start) }
+	if c.CPU > 0 {
+		start = func() error { return OnCPU(c.CPU, cmd.Start) }
 	}
 	return Attend(cmd, func() error { return at.Do(start) }, cmd.Wait)
 }

@@ -151,18 +151,23 @@ func (w *Wire) TotalBytes() (bytes uint64, err error) {
 	})
 }
 
-// OnOneCPU calls f on the calling thread bound to the last processor that it may use. Processes
-// that f starts stay bound to it.
-func OnOneCPU(f func() error) error {
+// OnCPU calls f on the calling thread, to which the goroutine must be locked, bound to one of the
+// processors that it may use, the first of
+// which is number 1; after the last comes the first again. Processes that f starts stay bound to it.
+func OnCPU(number int, f func() error) error {
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return fmt.Errorf("asking for processors: %w", err)
 	}
+	left := (number - 1) % all.Count()
 	for cpu := range len(all) * 64 {
-		if all.IsSet(cpu) {
-			one.Zero()
+		if !all.IsSet(cpu) {
+			continue
+		}
+		if left == 0 {
 			one.Set(cpu)
 		}
+		left--
 	}
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		return fmt.Errorf("binding to a processor: %w", err)

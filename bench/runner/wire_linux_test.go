@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -116,28 +117,24 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-func TestOnOneCPU(t *testing.T) {
-	w, err := NewWire()
-	if err != nil {
+// Each number is a processor of its own, until the first comes again.
+func TestOnCPU(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, after unix.CPUSet
+	used := map[unix.CPUSet]bool{}
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
-	count := func() int {
-		var set unix.CPUSet
-		if err := unix.SchedGetaffinity(0, &set); err != nil {
-			t.Fatal(err)
+	for number := 1; number <= all.Count()+1; number++ {
+		var one unix.CPUSet
+		err := OnCPU(number, func() error { return unix.SchedGetaffinity(0, &one) })
+		if err != nil || one.Count() != 1 || used[one] != (number > all.Count()) {
+			t.Errorf("number %d: %v, %v, used before: %v", number, one, err, used[one])
 		}
-		return set.Count()
+		used[one] = true
 	}
-	err = w.Left.Do(func() error {
-		before, within := count(), 0
-		err := OnOneCPU(func() error { within = count(); return nil })
-		if after := count(); within != 1 || after != before {
-			t.Errorf("%d processors, %d within, %d afterwards", before, within, after)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	if err := unix.SchedGetaffinity(0, &after); err != nil || after != all {
+		t.Errorf("%v, %v afterwards, %v before", after, err, all)
 	}
 }

@@ -157,28 +157,35 @@ static void by_clock(void (*call)(void), const struct order *o, double *took, do
 		MPI_Send(&at, 1, MPI_DOUBLE, r, START_TAG, ALL);
 }
 
-/* by_barrier has each repetition begin when the rank leaves a barrier. */
+/* by_barrier has each repetition begin when the first rank leaves a barrier. It ends with the slowest. */
 static void by_barrier(void (*call)(void), const struct order *o, double *took, double *late)
 {
-	double *others = malloc(o->count * sizeof *others);
-	if (others == NULL)
+	long count = o->count;
+	double *began = malloc(4 * count * sizeof *began), *ended = began + count, *others = ended + count;
+	if (began == NULL)
 		fail("no memory");
-	for (long i = -o->warm; i < o->count; i++) {
+	for (long i = -o->warm; i < count; i++) {
+		long k = i < 0 ? 0 : i;
 		MPI_Barrier(ALL);
-		double start = now();
+		began[k] = now();
 		call();
-		took[i < 0 ? 0 : i] = now() - start;
+		ended[k] = now();
 	}
 	if (rank != 0)
-		MPI_Send(took, (int)o->count, MPI_DOUBLE, 0, DONE_TAG, ALL);
+		MPI_Send(began, (int)(2 * count), MPI_DOUBLE, 0, DONE_TAG, ALL);
 	for (int r = 1; rank == 0 && r < ranks; r++) {
-		MPI_Recv(others, (int)o->count, MPI_DOUBLE, r, DONE_TAG, ALL, MPI_STATUS_IGNORE);
-		for (long i = 0; i < o->count; i++)
-			if (others[i] > took[i])
-				took[i] = others[i];
+		MPI_Recv(others, (int)(2 * count), MPI_DOUBLE, r, DONE_TAG, ALL, MPI_STATUS_IGNORE);
+		for (long i = 0; i < count; i++) {
+			if (others[i] < began[i])
+				began[i] = others[i];
+			if (others[count + i] > ended[i])
+				ended[i] = others[count + i];
+		}
 	}
-	memset(late, 0, o->count * sizeof *late);
-	free(others);
+	for (long i = 0; i < count; i++)
+		took[i] = ended[i] - began[i];
+	memset(late, 0, count * sizeof *late);
+	free(began);
 }
 
 static void obey(const struct order *o)
