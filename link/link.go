@@ -53,8 +53,15 @@ type Conn interface {
 	// WriteBuffers writes several buffers as one. It does not modify bufs.
 	WriteBuffers(bufs [][]byte) (int64, error)
 
-	// Post is a Write that never blocks: it copies all of p, or returns false because there is no
-	// room for it now or another write is under way.
+	// Append adds a copy of head and body, for Flush to write. It never blocks: it returns false, and
+	// has added nothing, where there is no room for all of it now, or another write is in the middle of
+	// what it adds.
+	Append(head, body []byte) (bool, error)
+
+	// Flush writes what was appended as far as that does not block; the rest is written by others.
+	Flush()
+
+	// Post is an Append of p and a Flush.
 	Post(p []byte) (bool, error)
 
 	// Lend is WriteBuffers without a copy of large buffers: the caller must not change them until

@@ -97,6 +97,7 @@ type Stream struct {
 	readable, writable sync.Cond
 	readBy, writeBy    deadline
 	wrote              burst
+	pushing            bool // a writer, which holds writeMu, is in the middle of what it adds
 
 	closing  bool  // this end has closed
 	farewell bool  // the LinkAbort is being sent

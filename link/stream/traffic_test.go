@@ -6,12 +6,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/testload"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // size returns a random size of any order of magnitude up to 3 MiB.
@@ -52,9 +54,13 @@ func send(s *Stream, direction, n int, rng *rand.Rand) error {
 		var err error
 		switch rng.IntN(5) {
 		case 4:
+			cut := rng.IntN(k + 1)
 			var taken bool
-			if taken, err = s.Post(all); taken || err != nil {
+			if taken, err = s.Append(all[:cut], all[cut:]); taken || err != nil {
 				spoil(all)
+				if rng.IntN(2) == 0 { // else whoever writes next writes it, at the latest what follows the traffic
+					s.Flush()
+				}
 				break
 			}
 			fallthrough
@@ -84,6 +90,7 @@ func send(s *Stream, direction, n int, rng *rand.Rand) error {
 		}
 		off += k
 	}
+	s.Flush()
 	if err := settle(); err != nil {
 		return fmt.Errorf("awaiting: %w", err)
 	}
@@ -290,3 +297,49 @@ func (w *world) fresh(rng *rand.Rand) *road {
 }
 
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// TestAppend: what is appended is whole and in order. It is refused where there is no room for all of it, and in the
+// middle of a write that waits for room.
+func TestAppend(t *testing.T) {
+	s := New(Options{Peer: "nobody", Lost: func(*Carrier, error, int) error { return nil }, Silent: func(bool) {}, Ended: func() {}})
+	defer s.Fail(io.EOF)
+	if ok, err := s.Append([]byte("head"), []byte("body")); !ok || err != nil {
+		t.Fatalf("%v, %v", ok, err)
+	}
+	if got := s.out.gather(nil, 0, 8); len(got) != 1 || string(got[0]) != "headbody" || s.send.End() != 8 {
+		t.Errorf("%q, up to %d", got, s.send.End())
+	}
+	if ok, err := s.Append(nil, make([]byte, Window)); ok || err != nil || s.send.End() != 8 {
+		t.Errorf("more than there is room for: %v, %v, up to %d", ok, err, s.send.End())
+	}
+
+	written := make(chan error, 1)
+	go func() { // ends with the stream
+		_, err := s.Write(make([]byte, Window))
+		written <- err
+	}()
+	for waits := false; !waits; {
+		s.mu.Lock()
+		if waits = s.pushing && s.roomNow() == 0; waits {
+			s.allowed(0, 2*Window/wire.WindowUnit) // the writer is not woken
+			if ok, err := s.append([]byte("between"), nil); ok || err != nil {
+				t.Errorf("in the middle of a write: %v, %v", ok, err)
+			}
+		}
+		s.mu.Unlock()
+		runtime.Gosched()
+	}
+	s.mu.Lock()
+	s.writable.Broadcast()
+	s.mu.Unlock()
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := s.Append([]byte("after"), nil); !ok || err != nil {
+		t.Errorf("after the write: %v, %v", ok, err)
+	}
+	s.Fail(io.EOF)
+	if ok, err := s.Append(nil, nil); ok || !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v, %v", ok, err)
+	}
+}

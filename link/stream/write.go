@@ -90,6 +90,17 @@ func (s *Stream) wakeCarriers() {
 
 // push adds bytes and writes them, as far as a carrier takes them.
 func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
+	n, lent, err = s.add(bufs)
+	if err == nil && n > 0 {
+		s.flush(s.how(lent))
+	}
+	return n, lent, err
+}
+
+// add adds bytes, and waits for room where there is none.
+func (s *Stream) add(bufs [][]byte) (n int64, lent bool, err error) {
+	s.pushing = true
+	defer func() { s.pushing = false }()
 	for _, b := range bufs {
 		for len(b) > 0 {
 			room, err := s.room()
@@ -107,9 +118,6 @@ func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
 			n += int64(len(part))
 			b = b[len(part):]
 		}
-	}
-	if n > 0 {
-		s.flush(s.how(lent))
 	}
 	return n, lent, nil
 }
@@ -138,30 +146,55 @@ func (s *Stream) room() (int, error) {
 // are slots for pages above those that are still being written.
 func (s *Stream) roomNow() int { return min(s.send.Room(), s.out.pages.room(s.out.end)) }
 
-// Post is a Write that never blocks: it takes a copy of all of p, or returns false because there is
-// no room for it now or another write is under way. The carrier's goroutine writes what the socket
-// does not take at once.
-func (s *Stream) Post(p []byte) (bool, error) {
-	if !s.writeMu.TryLock() {
-		return false, nil
-	}
-	defer s.writeMu.Unlock()
+// Append adds a copy of head and body to the stream, and leaves it to Flush, or to whoever writes next, to
+// write it. It never blocks: it returns false, and has added nothing, where there is no room for all of it
+// now, or another write is in the middle of what it adds.
+func (s *Stream) Append(head, body []byte) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.append(head, body)
+}
+
+func (s *Stream) append(head, body []byte) (bool, error) {
+	n := len(head) + len(body)
 	switch {
 	case s.closing || s.over:
 		return false, s.ended("write")
-	case s.roomNow() < len(p):
+	case s.pushing || s.roomNow() < n:
 		return false, nil
 	}
-	s.send.Push(len(p))
-	s.out.add(p)
+	s.send.Push(n)
+	s.out.add(head)
+	s.out.add(body)
+	return true, nil
+}
+
+// Flush writes what was appended, as far as it need not block. The carrier's goroutine writes what the
+// socket does not take at once.
+func (s *Stream) Flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flushSoon()
+}
+
+// Post is an Append of p and a Flush.
+func (s *Stream) Post(p []byte) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ok, err := s.append(p, nil)
+	if ok {
+		s.flushSoon()
+	}
+	return ok, err
+}
+
+// flushSoon writes without waiting, or leaves that to the carrier's goroutine if there may be more by then.
+func (s *Stream) flushSoon() {
 	if s.wrote.follows() {
 		s.flush(later)
 	} else {
 		s.flush(withoutWaiting)
 	}
-	return true, nil
 }
 
 // urgency says which goroutine writes.

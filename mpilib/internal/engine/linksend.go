@@ -7,13 +7,30 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file is what a linkTransport does as a transport: all of it is done by its queue.
+// This file is what a linkTransport does as a transport: its queue does all of it but for small messages that
+// nothing goes before.
 
 func (t *linkTransport) sendSmall(env wire.Envelope, b []byte) bool {
 	if len(b) >= gatherBelow || len(b) > t.eagerLimit() || t.queue.full() {
 		return false
 	}
-	t.queue.add(env, b)
+	if !t.append(env, b) {
+		t.queue.add(env, b)
+	}
+	return true
+}
+
+// append adds a small message to the stream itself, if nothing goes before it and there is room, and reports
+// whether it did. dispatch has it written.
+func (t *linkTransport) append(env wire.Envelope, b []byte) bool {
+	if t.queued() || t.writing.busy || t.l == nil {
+		return false
+	}
+	ok, err := t.l.Conn.Append(env.Append(t.head[:0]), b)
+	if !ok || err != nil { // the write of the queue finds the error again
+		return false
+	}
+	t.unflushed = true
 	return true
 }
 

@@ -28,6 +28,9 @@ type linkTransport struct {
 	values  *slot.Queue // of slots, in turns with all of these; nil: they go through the ring
 	bellDue bool        // the peer is to be rung
 
+	head      [wire.EnvelopeLen]byte // memory for the envelope of what is appended
+	unflushed bool                   // something was appended to the stream, and is to be written
+
 	indirect  bool // nothing is read straight into a receive's buffer, so that another process can go on there if this one is lost
 	bellsOnly bool // the link carries no messages any more
 	lost      bool // the link is over, but records in the ring are not handled yet

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -168,5 +169,79 @@ func TestLinkWritesInOrder(t *testing.T) {
 	}
 	if !slices.Equal(u.written, []*Request{large, first, second, first, second}) || !slices.Equal(u.last, []bool{true, false, false, false, false}) {
 		t.Errorf("%d requests are said to be written, last: %v", len(u.written), u.last)
+	}
+}
+
+// ledger is a link that notes what it is told to write, and does not block.
+type ledger struct {
+	bareConn
+	calls   []string
+	refuses bool
+	busy    func() // within the next Flush
+}
+
+func (c *ledger) Append(head, body []byte) (bool, error) {
+	if c.refuses {
+		return false, nil
+	}
+	c.calls = append(c.calls, fmt.Sprintf("append %d %s", len(head), body))
+	return true, nil
+}
+
+func (c *ledger) Flush() {
+	c.calls = append(c.calls, "flush")
+	if f := c.busy; f != nil {
+		c.busy = nil
+		f()
+	}
+}
+
+func (c *ledger) Post(p []byte) (bool, error) {
+	c.calls = append(c.calls, fmt.Sprintf("post %s", p[wire.EnvelopeLen:]))
+	return true, nil
+}
+
+// A small message goes to the link at once, also while another is being written, unless something is queued before it or is
+// being taken out of the queue, or the link has no room.
+func TestLinkAppendsSmallMessages(t *testing.T) {
+	u, _ := alone(t)
+	c := &ledger{bareConn: u.l.Conn.(bareConn)}
+	u.l.Conn = c
+	say := func(text string) {
+		if !u.sendSmall(protocol.EagerEnvelope(0, 5, len(text)), []byte(text)) {
+			t.Fatalf("%q was not taken", text)
+		}
+	}
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if !slices.Equal(c.calls, want) {
+			t.Errorf("%s: %q, want %q", what, c.calls, want)
+		}
+		c.calls = nil
+	}
+	say("first")
+	c.busy = func() {
+		u.mutex.Lock()
+		defer u.mutex.Unlock()
+		say("second")
+		u.dispatch(false)
+	}
+	u.dispatch(false)
+	expect("an idle link", "append 24 first", "flush", "append 24 second", "flush")
+
+	c.refuses = true
+	say("third")
+	c.refuses = false
+	say("fourth") // behind it
+	u.dispatch(false)
+	expect("a link without room", "post third"+string(protocol.EagerEnvelope(0, 5, 6).Append(nil))+"fourth")
+
+	u.writing.busy = true
+	say("fifth")
+	u.writing.busy = false
+	u.dispatch(false)
+	expect("a link to which another goroutine takes the queue", "post fifth")
+	if u.queued() || u.unflushed {
+		t.Error("something is left")
 	}
 }

@@ -40,9 +40,16 @@ func (t *linkTransport) writeAvailable() {
 	}
 }
 
-// dispatch is writeAvailable, and wakes the writer for the remainder; with hold the caller will write that. mu is
-// held, and may be released.
+// dispatch writes what was appended and the queue, and wakes the writer for the remainder; with hold the caller will
+// write that. mu is held, and may be released.
 func (t *linkTransport) dispatch(hold bool) {
+	if t.unflushed {
+		t.unflushed = false
+		conn := t.l.Conn
+		t.mu.Unlock()
+		conn.Flush()
+		t.mu.Lock()
+	}
 	t.writeAvailable()
 	if !hold && t.writable() {
 		t.wakeWriter()

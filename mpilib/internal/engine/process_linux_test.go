@@ -46,11 +46,13 @@ func (c socketConn) Lend(bufs [][]byte) (int64, uint64, error) {
 	n, err := c.WriteBuffers(bufs)
 	return n, uint64(n), err
 }
-func (c socketConn) Await(uint64) error          { return nil }
-func (c socketConn) Reclaim()                    {}
-func (c socketConn) Calm()                       {}
-func (c socketConn) Post(p []byte) (bool, error) { return post(c, p) }
-func (c socketConn) CloseWrite() error           { return c.Conn.(*net.UnixConn).CloseWrite() }
+func (c socketConn) Await(uint64) error               { return nil }
+func (c socketConn) Reclaim()                         {}
+func (c socketConn) Calm()                            {}
+func (c socketConn) Append(_, _ []byte) (bool, error) { return false, nil }
+func (c socketConn) Flush()                           {}
+func (c socketConn) Post(p []byte) (bool, error)      { return post(c, p) }
+func (c socketConn) CloseWrite() error                { return c.Conn.(*net.UnixConn).CloseWrite() }
 
 // joined returns an engine of two that reaches the other through f.
 func joined(rank int, f *os.File) (*Engine, error) {

@@ -59,7 +59,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p.proto.SentNow(len(b))
-	if p.transport.link.pending() {
+	if p.transport.link.unflushed || p.transport.link.pending() {
 		p.dispatch(hold && mode == Standard)
 	}
 	return true

@@ -40,10 +40,12 @@ func (c bareConn) Lend(bufs [][]byte) (int64, uint64, error) {
 	n, err := c.WriteBuffers(bufs)
 	return n, uint64(n), err
 }
-func (c bareConn) Await(uint64) error          { return nil }
-func (c bareConn) Reclaim()                    {}
-func (c bareConn) Calm()                       {}
-func (c bareConn) Post(p []byte) (bool, error) { return post(c, p) }
+func (c bareConn) Await(uint64) error               { return nil }
+func (c bareConn) Reclaim()                         {}
+func (c bareConn) Calm()                            {}
+func (c bareConn) Append(_, _ []byte) (bool, error) { return false, nil }
+func (c bareConn) Flush()                           {}
+func (c bareConn) Post(p []byte) (bool, error)      { return post(c, p) }
 
 // post writes p whatever write deadline stands, as a link's Post does: the deadline may be
 // one of a write that is over by now.
