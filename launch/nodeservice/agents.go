@@ -166,7 +166,7 @@ func (b *booking) startAgent() (folder string, err error) {
 		return "", err
 	}
 	b.setLink(link)
-	b.note()
+	b.writeRecord()
 	b.k.work.Go(func() { b.readAgent(link) }) // ends with the agent, or when the node service leaves it
 	return string(link.Opened.Folder), nil
 }

@@ -79,9 +79,17 @@ func (k *NodeService) recordFile(name string) string {
 	return filepath.Join(k.agents(), name+recordSuffix)
 }
 
-// note writes the booking's record. A job whose record cannot be written ends with this helper.
-// Calls must not overlap.
+// note writes the booking's record, unless that is being removed or is gone: it would stay for ever. Only
+// Serve's goroutine calls it.
 func (b *booking) note() {
+	if !b.ending {
+		b.writeRecord()
+	}
+}
+
+// writeRecord writes the booking's record, which may not be one that ends. A job whose record cannot be
+// written ends with this helper. Calls must not overlap.
+func (b *booking) writeRecord() {
 	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Account: *cmp.Or(b.account, &Account{}), Committed: b.committed, Since: b.since, Joined: b.joined, Dead: b.dead}
 	if p := b.begun.Load(); p != nil {
 		r.Started, r.Processes, r.Size, r.Replicas, r.Spares, r.Replaced, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.replicas, p.spares, p.replaced, p.argv, p.outputs, p.input, p.hosts, p.gossip

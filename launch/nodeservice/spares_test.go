@@ -129,7 +129,8 @@ func TestJoin(t *testing.T) {
 	c.cancel()
 }
 
-// What the failure detector here takes for dead its submitter hears, and all of it again on another stream.
+// What the failure detector here takes for dead its submitter hears, and all of it again on another stream. A job that is
+// over leaves no record behind, whatever is still heard of it.
 func TestTakenForDead(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
@@ -162,6 +163,9 @@ func TestTakenForDead(t *testing.T) {
 	for c.hear().GetCancelled() == nil {
 	}
 	b.takeForDead(overlay.NodeID{Site: "there", Name: "n3"})
+	if err := b.join(&nodepb.Join{Node: &nodepb.NodeOfJob{Node: "there/n4"}}); err != nil {
+		t.Error(err)
+	}
 	if _, err := os.Stat(h.recordFile(b.name)); !os.IsNotExist(err) {
 		t.Errorf("the record of a job that is gone: %v", err)
 	}

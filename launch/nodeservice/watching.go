@@ -164,9 +164,6 @@ func (b *booking) admit(h watch.Host) error {
 // takeForDead tells the submitter that the watch here has taken a node for dead.
 func (b *booking) takeForDead(node overlay.NodeID) {
 	b.k.do(func(time.Time) {
-		if b.ending {
-			return // its record goes, or is gone
-		}
 		b.dead = append(b.dead, node.Key())
 		b.note()
 		if c, m := b.stream, b.takenForDead(); c != nil { // another one gets it when it attaches

@@ -226,7 +226,7 @@ func (r *aiacRun) kills(tasks ...int) {
 	}
 }
 
-// killBooked kills the first host without a task that is booked.
+// killBooked kills the first host without a task that is booked, but for the submitter's.
 func (r *aiacRun) killBooked() {
 	r.t.Helper()
 	booked := ""
@@ -304,7 +304,7 @@ var aiacFaults = []aiacFault{
 		r.kills(append(r.holders(task), task)...)
 	}, ""},
 	{"host during restart", 4, func(r *aiacRun) {
-		r.kills(r.rng.IntN(aiacTasks))
+		r.kills(r.rng.Perm(aiacTasks)[:2]...) // the first that is replaced goes on at the submitter's node
 		r.killBooked()
 	}, ""},
 	{"broker", 4, func(r *aiacRun) {
