@@ -16,9 +16,11 @@
 //     spinning continues while at least one wait in three is useful, and a connection where it
 //     never is spends a sixteenth of a budget per wait, however it is used.
 //   - At any time, one processor fewer than the runtime has (GOMAXPROCS) may spin in the whole
-//     process: there is always one left for other goroutines. With a single one a wait yields at
-//     most 4 times, which suits a peer on the same CPU and costs about a microsecond otherwise. A
-//     read there that predicts a wait yields before it polls.
+//     process: there is always one left for other goroutines. With a single one a wait also offers
+//     it to these after every empty poll, and lets others, goroutines or processes, have at most 4
+//     turns, which suits a peer on the same CPU; where nobody else wants the processor, as where
+//     each process of a job is bound to one of its own, it spins for its budget. A read there that
+//     predicts a wait yields before it polls.
 //
 // The package knows nothing of what the bytes mean. Its state is in the connection, except for the
 // count of spinning waits. On systems other than Linux, a connection reads and writes as the one

@@ -1,15 +1,22 @@
 package spin
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	defaultBudget = 200 * time.Microsecond
 	maxBudget     = time.Millisecond // beyond it a deadline would be too late
 
-	gain      = 2  // budgets that a wait pays in when spinning was useful
-	most      = 16 // maximum of the account, in budgets
-	probeOne  = 16 // one in so many waits spins even though the account is empty
-	fewYields = 4  // of a wait on a single processor
+	gain     = 2  // budgets that a wait pays in when spinning was useful
+	most     = 16 // maximum of the account, in budgets
+	probeOne = 16 // one in so many waits spins even though the account is empty
+	fewTurns = 4  // of others, within a wait on a single processor
+
+	// turn is how long a poll and a yield take if another process had the processor meanwhile: twice what
+	// they take without, and less than two switches of threads.
+	turn = 2 * time.Microsecond
 )
 
 // A gauge decides whether and how long the waits of one connection spin. It reads no clock: times
@@ -19,8 +26,9 @@ type gauge struct {
 	credit time.Duration // time that may be wasted before waits stop spinning
 	asked  int           // waits that found the account empty
 
-	start  time.Duration // of the current wait
-	yields int           // remaining in the current wait
+	start time.Duration // of the current wait
+	last  time.Duration // of its latest poll
+	turns int           // of others, which it may still wait for
 
 	expect  bool // the next read is expected to find nothing at first
 	foresaw int  // reads that were predicted to wait, or tested
@@ -53,9 +61,9 @@ func (g *gauge) worthwhile() bool {
 
 // begin starts a wait that spins, on a number of processors.
 func (g *gauge) begin(now time.Duration, processors int) {
-	g.start, g.yields = now, int(^uint(0)>>1)
+	g.start, g.last, g.turns = now, now, math.MaxInt
 	if processors == 1 {
-		g.yields = fewYields
+		g.turns = fewTurns
 	}
 }
 
@@ -63,8 +71,10 @@ func (g *gauge) begin(now time.Duration, processors int) {
 // the wait has failed.
 func (g *gauge) keepSpinning(now time.Duration) bool {
 	spent := now - g.start
-	if spent < g.budget && g.yields > 0 {
-		g.yields--
+	if now-g.last > turn {
+		g.turns--
+	}
+	if g.last = now; spent < g.budget && g.turns > 0 {
 		return true
 	}
 	g.pay(spent)

@@ -98,14 +98,32 @@ func TestGaugeGivesWayToOthers(t *testing.T) {
 	}
 }
 
+// With one processor a wait ends after a few turns of others, and spins while there are none.
 func TestGaugeOfOneProcessor(t *testing.T) {
-	g := newGauge(0)
-	burnt, _ := play(&g, 1, never)
-	if burnt > fewYields*time.Microsecond {
-		t.Errorf("a wait spun for %v with one processor", burnt)
+	polls := func(processors int, between ...time.Duration) (n int) {
+		g := newGauge(0)
+		now := time.Duration(0)
+		for g.begin(now, processors); g.keepSpinning(now); n++ {
+			now += between[n%len(between)]
+		}
+		return n
 	}
+	const quick, slow = turn / 4, 5 * turn
+	if n := polls(1, slow); n != fewTurns {
+		t.Errorf("%d polls, each after a turn of others", n)
+	}
+	if n := polls(1, quick, slow, quick); n < fewTurns*3-1 || n > fewTurns*3 {
+		t.Errorf("%d polls, every third after a turn of others", n)
+	}
+	if n := polls(1, quick); n != int(defaultBudget/quick) {
+		t.Errorf("%d polls of a processor that nobody else wants", n)
+	}
+	if n := polls(2, slow); n != int(defaultBudget/slow) {
+		t.Errorf("%d polls of one of two processors", n)
+	}
+	g := newGauge(0)
 	if _, spun := play(&g, 1, repeat(100, 2*time.Microsecond)...); spun != 100 {
-		t.Errorf("%d of 100 waits yielded, each answered after two yields", spun)
+		t.Errorf("%d of 100 waits spun, each answered soon", spun)
 	}
 }
 

@@ -208,6 +208,9 @@ func (r *reader) empty() bool {
 		return false
 	}
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	if r.processors == 1 {
+		runtime.Gosched()
+	}
 	return true
 }
 

@@ -319,3 +319,22 @@ func BenchmarkRoundTrip(b *testing.B) {
 		})
 	}
 }
+
+// On a single processor other goroutines run while a read spins, and not only once it has given up.
+func TestSpinsBesideGoroutines(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c, peer := wrapped(t, "unix", Options{Budget: maxBudget})
+	r := &c.reader
+	r.processors, r.waits = 1, 1
+	for range 1000 { // in a round that loses the processor for the whole budget the read gives up
+		r.gauge.credit, r.gauge.expect = most*maxBudget, false
+		go peer.Write([]byte("a"))
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if r.phase == spinning {
+			return
+		}
+	}
+	t.Error("no read found while it spun what a goroutine wrote")
+}

@@ -49,7 +49,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 			}
 		}
 	}
-	if spins := n.waiter.Spins(); waits && !rx.Ready() && spins > 0 && !n.single && !n.local.Load() {
+	if spins := n.waiter.Spins(); waits && !rx.Ready() && spins > 0 && !n.local.Load() {
 		e.mu.Unlock()
 		for range spins {
 			if rx.Ready() {
