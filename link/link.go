@@ -64,17 +64,16 @@ type Conn interface {
 	// Post is an Append of p and a Flush.
 	Post(p []byte) (bool, error)
 
-	// Lend is WriteBuffers without a copy of large buffers: the caller must not change them until
-	// Await reports that the peer's process has taken everything before mark. After an error the n
-	// bytes that were written have been copied.
+	// Lend is WriteBuffers without a copy of large buffers: the caller must not change them until they
+	// are released. After an error the n bytes that were written have been copied.
 	Lend(bufs [][]byte) (n int64, mark uint64, err error)
+
+	// Released reports whether nothing refers any more to what was lent before mark: the peer's process
+	// has taken it, or the link is over. If not, a Read returns 0 bytes without an error when that is so.
+	Released(mark uint64) bool
 
 	// Reclaim returns all lent buffers to the caller; what the peer may still need is copied.
 	Reclaim()
-
-	// Await waits until the peer's process has taken everything before mark, the write deadline has
-	// passed or the link is over; the latter two are errors.
-	Await(mark uint64) error
 
 	// Calm makes reads sleep at once when no data is there, instead of spinning, from now on.
 	Calm()

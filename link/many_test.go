@@ -212,7 +212,7 @@ func babble(c Conn, seed uint64, rest time.Duration, stop <-chan struct{}) error
 		mark += uint64(n)
 		if mark-settled > outstanding-maxMessage {
 			since := time.Now()
-			if err := c.Await(mark); err != nil {
+			if err := c.(interface{ Await(uint64) error }).Await(mark); err != nil {
 				return fmt.Errorf("awaiting: %w", err)
 			}
 			settled = mark

@@ -93,6 +93,9 @@ func (c *onlyOne) take() (overlay.Carrier, error) {
 
 func (c *onlyOne) Close() error { return nil }
 
+// An awaiter waits until everything that was lent before a mark is released; see stream.Stream.
+type awaiter interface{ Await(mark uint64) error }
+
 // linkEnd is an End of a link. It sends large messages without a copy.
 type linkEnd struct {
 	link.Conn
@@ -110,7 +113,7 @@ func (e *linkEnd) Send(msg []byte) (err error) {
 }
 
 func (e *linkEnd) Flush() error             { return nil }
-func (e *linkEnd) Settle() error            { return e.Await(e.mark) }
+func (e *linkEnd) Settle() error            { return e.Conn.(awaiter).Await(e.mark) }
 func (e *linkEnd) Receive(msg []byte) error { _, err := io.ReadFull(e.Conn, msg); return err }
 
 func (e *linkEnd) Close() error {

@@ -264,6 +264,7 @@ func (c *Carrier) wrote(n int, err error) {
 		s.dying = slices.DeleteFunc(s.dying, func(d *Carrier) bool { return d == c })
 	}
 	s.acknowledged()
+	s.release(nil)
 	s.writable.Broadcast()
 	switch parting := c.parting; {
 	case c.last && err == nil, parting != nil && err == nil:
@@ -445,7 +446,7 @@ func (c *Carrier) header() bool {
 	s := c.s
 	h, err := wire.ParseLinkHeader(c.buf[c.begin:c.end])
 	if err == nil {
-		err = s.hearAck(h.Ack, h.Window)
+		err = s.hearAck(h.Ack, h.Window, c)
 	}
 	if err != nil {
 		c.broken(err)
@@ -507,8 +508,8 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	return nil
 }
 
-// hearAck processes an acknowledgement and the window that came with it.
-func (s *Stream) hearAck(off uint64, window uint16) error {
+// hearAck processes an acknowledgement and the window that came with it on a carrier.
+func (s *Stream) hearAck(off uint64, window uint16, by *Carrier) error {
 	if off <= s.send.Acked() {
 		if s.allowed(off, window) {
 			s.writable.Broadcast()
@@ -524,8 +525,6 @@ func (s *Stream) hearAck(off uint64, window uint16) error {
 	if s.send.Shared() {
 		s.shareOut() // data that the bound of the bookkeeping delayed
 	}
-	if s.o.Acknowledged != nil {
-		s.o.Acknowledged(off)
-	}
+	s.release(by)
 	return nil
 }

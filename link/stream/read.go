@@ -25,7 +25,7 @@ func (s *Stream) ack() uint64 {
 // waiting returns how many bytes are ready for Read.
 func (s *Stream) waiting() int { return int(s.recv.Next() - s.took) }
 
-// Read implements net.Conn.
+// Read implements net.Conn, but for Released, after which it may return 0 bytes without an error.
 func (s *Stream) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,6 +50,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 			return n, nil
 		}
 		switch {
+		case s.returns:
+			s.returns = false
+			return 0, nil
 		case s.recv.Ended():
 			return 0, io.EOF
 		case s.over:

@@ -54,10 +54,6 @@ type Options struct {
 
 	// Ended is called once, when the stream is over.
 	Ended func()
-
-	// Acknowledged, if not nil, is called when the peer's process has taken more: its owner may
-	// reuse what was lent before off.
-	Acknowledged func(off uint64)
 }
 
 // A Stream is two streams of bytes over carriers. It is a net.Conn.
@@ -97,7 +93,9 @@ type Stream struct {
 	readable, writable sync.Cond
 	readBy, writeBy    deadline
 	wrote              burst
-	pushing            bool // a writer, which holds writeMu, is in the middle of what it adds
+	pushing            bool   // a writer, which holds writeMu, is in the middle of what it adds
+	wanted             uint64 // a Read is to return when this is released (see Released); 0: none is
+	returns            bool   // it is: the next Read returns at once
 
 	closing  bool  // this end has closed
 	farewell bool  // the LinkAbort is being sent
@@ -137,15 +135,12 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	}
 	s.ids++
 	c.id = s.ids
-	before := s.send.Acked()
 	if _, err := s.send.Up(c.id, 0, received); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("link to %s: %w", s.o.Peer, err)
 	}
 	s.acknowledged()
-	if s.send.Acked() > before && s.o.Acknowledged != nil {
-		s.o.Acknowledged(received)
-	}
+	s.release(nil)
 	c.heard = s.ticks.Load()
 	c.used = c.heard
 	s.carriers = append(s.carriers, c)

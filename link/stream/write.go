@@ -29,8 +29,8 @@ func (s *Stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
 }
 
 // Lend is WriteBuffers without a copy of large buffers: the caller must not change them until the
-// peer's process has taken everything before mark, or the stream is over; see Await, Reclaim and
-// Options.Acknowledged. After an error, the n bytes that were written have been copied.
+// peer's process has taken everything before mark, or the stream is over; see Released, Await and
+// Reclaim. After an error, the n bytes that were written have been copied.
 func (s *Stream) Lend(bufs [][]byte) (n int64, mark uint64, err error) {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
@@ -70,6 +70,38 @@ func (s *Stream) Await(mark uint64) error {
 		s.writable.Wait()
 	}
 	return nil
+}
+
+// Released reports whether nothing refers any more to what was lent before mark: the peer's process has
+// taken it, or the stream is over. If not, a Read returns 0 bytes without an error when that is so.
+func (s *Stream) Released(mark uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released(mark) {
+		return true
+	}
+	s.wanted = max(s.wanted, mark)
+	s.wakeCarriers()
+	return false
+}
+
+func (s *Stream) released(mark uint64) bool {
+	return (s.over || s.send.Acked() >= mark) && !s.writing(0, mark)
+}
+
+// release makes a Read return if what was to be released is. The goroutine of by, if there is one, sees
+// that itself.
+func (s *Stream) release(by *Carrier) {
+	if s.wanted == 0 || !s.released(s.wanted) {
+		return
+	}
+	s.wanted, s.returns = 0, true
+	s.readable.Broadcast()
+	for _, c := range s.carriers {
+		if c != by && c.byRead {
+			c.interrupt()
+		}
+	}
 }
 
 // urged records when the peer was last asked to acknowledge soon.

@@ -31,6 +31,7 @@ type peer struct {
 	slots        slots
 
 	in      incoming // owned by the holder of the reading token
+	taken   []uint32 // the sends that the peer has taken, and to which the link may still refer
 	goodbye goodbyeState
 
 	envelopes        uint32 // received, for checkReplies
@@ -125,6 +126,7 @@ func (p *peer) fail(err error) {
 	}
 	p.transport.fail(why)
 	p.slots.fail(why)
+	p.taken = nil
 	p.abandonCopies()
 	p.proto.Lost(why, p.transport.link.reading.busy)
 	p.e.carryOut()

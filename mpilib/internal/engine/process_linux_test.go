@@ -46,7 +46,7 @@ func (c socketConn) Lend(bufs [][]byte) (int64, uint64, error) {
 	n, err := c.WriteBuffers(bufs)
 	return n, uint64(n), err
 }
-func (c socketConn) Await(uint64) error               { return nil }
+func (c socketConn) Released(uint64) bool             { return true }
 func (c socketConn) Reclaim()                         {}
 func (c socketConn) Calm()                            {}
 func (c socketConn) Append(_, _ []byte) (bool, error) { return false, nil }

@@ -3,7 +3,7 @@ package engine
 import (
 	"errors"
 	"io"
-	"os"
+	"slices"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -26,6 +26,9 @@ func (p *peer) bufferHandled(hold bool) {
 	if r := p.proto.In.Request; r != nil && r.GiveUp != nil {
 		p.proto.StopReceive(r)
 		p.e.carryOut()
+	}
+	if len(p.taken) > 0 {
+		p.released()
 	}
 	p.dispatch(hold)
 	if p.shm.bellReceived {
@@ -147,33 +150,49 @@ func (p *peer) handle(env wire.Envelope) error {
 	return err
 }
 
-// takenReceived handles Taken. mu is held, and released while the link may refer to the message.
+// takenReceived handles Taken. mu is held.
 func (p *peer) takenReceived(env wire.Envelope) error {
 	taken, err := p.proto.TakenReceived(env)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case slices.Contains(p.taken, env.ID):
+		return protocol.UnknownMessage("has taken again", env)
+	case p.linkRefersTo(taken): // the acknowledgement has come, or comes, on another carrier
+		p.taken = append(p.taken, env.ID)
+		return nil
 	}
-	if r := owner(taken); r.mark > 0 && r.State != moving { // the peer's process has it, so the link has acknowledged it
-		p.e.mu.Unlock()
-		err := p.transport.link.l.Conn.Await(r.mark)
-		if errors.Is(err, os.ErrDeadlineExceeded) { // an interrupt for a write that has ended
-			p.transport.link.l.Conn.Reclaim()
-			err = nil
+	p.sendDone(taken)
+	return nil
+}
+
+// linkRefersTo reports whether the link may still refer to a send's buffer. If so, a read returns when that is over. mu is
+// held.
+func (p *peer) linkRefersTo(send *protocol.Request) bool {
+	r := owner(send)
+	return r.mark > 0 && r.State != moving && !p.transport.link.l.Conn.Released(r.mark)
+}
+
+// released completes the sends that the peer has taken and that the link does not refer to any more. mu is held, and may
+// be released.
+func (p *peer) released() {
+	for i := 0; i < len(p.taken); {
+		taken := p.proto.PendingSend(p.taken[i]) // perhaps the copy of one that was given up
+		if taken != nil && p.linkRefersTo(taken) {
+			i++
+			continue
 		}
-		p.e.mu.Lock()
-		if err != nil {
-			return err
-		}
-		// Meanwhile the send may have been given up, so that its copy is in its place, or have failed with the
-		// peer. Then its owner may have begun something else with the same Request.
-		if taken = p.proto.PendingSend(env.ID); taken == nil {
-			return nil
+		p.taken = slices.Delete(p.taken, i, i+1)
+		if taken != nil {
+			p.sendDone(taken)
 		}
 	}
+}
+
+func (p *peer) sendDone(taken *protocol.Request) {
 	p.proto.SendDone(taken)
 	p.e.carryOut()
 	p.announceBacklog()
-	return nil
 }
 
 // arrived handles the last byte of what follows an envelope. mu is held, and may be given up.

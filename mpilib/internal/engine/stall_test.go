@@ -40,7 +40,7 @@ func (c bareConn) Lend(bufs [][]byte) (int64, uint64, error) {
 	n, err := c.WriteBuffers(bufs)
 	return n, uint64(n), err
 }
-func (c bareConn) Await(uint64) error               { return nil }
+func (c bareConn) Released(uint64) bool             { return true }
 func (c bareConn) Reclaim()                         {}
 func (c bareConn) Calm()                            {}
 func (c bareConn) Append(_, _ []byte) (bool, error) { return false, nil }
@@ -713,27 +713,29 @@ func TestLostWhileRead(t *testing.T) {
 	}
 }
 
-// awaitConn takes as long as the test wants to say that the peer has acknowledged what it was lent.
-type awaitConn struct {
+// holdConn refers to what it was lent until the test lets go of it.
+type holdConn struct {
 	bareConn
-	begun chan struct{}
-	allow chan struct{}
+	asked chan struct{} // once for each question
+	free  *atomic.Bool
 }
 
-func (c awaitConn) Await(uint64) error {
-	close(c.begun)
-	<-c.allow
-	return nil
+func (c holdConn) Released(uint64) bool {
+	if c.free.Load() {
+		return true
+	}
+	c.asked <- struct{}{}
+	return false
 }
 
-// A send that is given up, or lost with its peer, while the engine waits for the link to let go of its buffer is over: what is
-// begun with the same Request then is not taken for it.
-func TestReusedWhileAwaited(t *testing.T) {
-	for name, lost := range map[string]bool{"given up": false, "lost": true} {
+// A send that the peer has taken is complete once the link has let go of its buffer. One that is given up before, or lost with
+// its peer, is over: what is begun with the same Request then is not taken for it.
+func TestTakenBeforeReleased(t *testing.T) {
+	for _, name := range []string{"released", "given up", "lost", "taken twice"} {
 		t.Run(name, func(t *testing.T) {
 			mine, peer := sockets(t)
 			defer peer.Close()
-			c := awaitConn{bareConn{mine}, make(chan struct{}), make(chan struct{})}
+			c := holdConn{bareConn{mine}, make(chan struct{}, 10), new(atomic.Bool)}
 			e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
 			defer e.Close()
 			e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})
@@ -751,22 +753,41 @@ func TestReusedWhileAwaited(t *testing.T) {
 			io.CopyN(io.Discard, peer, n-protocol.EagerShort)
 			eventually(t, e, "all of it is written", func() bool { return r.State == waiting })
 			say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
-			<-c.begun
-
+			<-c.asked
+			if r.Done() {
+				t.Fatal("it is complete before the link has let go of its buffer")
+			}
+			letGo := func() {
+				c.free.Store(true)
+				say(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit}) // so that a read returns
+			}
+			switch name {
+			case "released":
+				letGo()
+				if _, err := wait(t, &r); err != nil {
+					t.Error(err)
+				}
+				return
+			case "taken twice":
+				say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
+				if _, err := wait(t, &r); !errors.Is(err, wire.ErrMalformed) {
+					t.Errorf("the peer takes a message twice, and that is %v", err)
+				}
+				return
+			}
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
-			if lost {
+			if name == "lost" {
 				e.MarkFailed(1, errors.New("it is silent"))
 			}
 			if _, err := r.Wait(gone); err == nil {
 				t.Fatal("it was sent before the link had let go of its buffer")
 			}
 			e.Irecv(&r, everyone{}, 0, 0, 6, make([]byte, 1))
-			c.allow <- struct{}{}
-			eventually(t, e, "the link is read on", func() bool {
-				p := e.peers[1]
-				return p.transport.link.reading.blocked || p.proto.Failed != nil && !p.transport.link.reading.busy
-			})
+			if name != "lost" {
+				letGo()
+			}
+			eventually(t, e, "the send is over", func() bool { return len(e.peers[1].taken) == 0 && e.peers[1].proto.Unfinished() == 0 })
 			if r.Done() {
 				_, err := r.Result()
 				t.Errorf("the receive is complete with %v, and no message has come", err)

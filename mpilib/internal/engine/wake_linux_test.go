@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -11,9 +10,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/overlay"
-	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // These tests have rings sleep while there is something in them, or room, and look whether
@@ -131,53 +128,4 @@ func TestNoRoomWhileAsleep(t *testing.T) {
 	es[1].rings.requestSweep()
 	es[1].mu.Unlock()
 	eventually(t, es[1], "all is received", func() bool { return es[1].core.Table(0).Peek(0, int32(len(rs)-1)) != nil })
-}
-
-// tardy is a link whose Await meets a deadline that was meant for a write.
-type tardy struct {
-	bareConn
-	reclaimed chan struct{}
-}
-
-func (c tardy) Await(uint64) error { return os.ErrDeadlineExceeded }
-func (c tardy) Reclaim()           { close(c.reclaimed) }
-
-// A send that the link refers to is complete when the peer has it, though another's
-// write was to be interrupted meanwhile.
-func TestTakenAfterWriteDeadline(t *testing.T) {
-	mine, peer := sockets(t)
-	conn := tardy{bareConn{mine}, make(chan struct{})}
-	e := New(Config{Rank: 0, Size: 2})
-	e.Attach(&link.Link{Conn: conn, Peer: overlay.ProcessName{Rank: 1}})
-	t.Cleanup(func() { peer.Close(); e.Close() })
-	var r Request
-	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: 100 << 10})
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
-	discard(t, peer, protocol.FirstCredit)
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: 100 << 10})
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - protocol.FirstCredit})
-	discard(t, peer, 100<<10-protocol.FirstCredit)
-	eventually(t, e, "all is written", func() bool { return r.State == waiting && r.Offset == len(r.Buf) })
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
-	if _, err := wait(t, &r); err != nil {
-		t.Error(err)
-	}
-	select {
-	case <-conn.reclaimed:
-	default:
-		t.Error("the buffer was given back while the link has it")
-	}
-}
-
-// discard reads n bytes that do not matter.
-func discard(t *testing.T, peer net.Conn, n int) {
-	t.Helper()
-	for b := make([]byte, n); n > 0; {
-		k, err := peer.Read(b[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
-		n -= k
-	}
 }
