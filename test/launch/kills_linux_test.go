@@ -67,11 +67,13 @@ func processKills(rng *rand.Rand, calls, most int) (all []kill) {
 	return all
 }
 
-// daemonKill draws one of a helper, a frontal and a site in turn.
+// daemonKill draws one of a helper, a frontal and a site in turn. A frontal is started again at once: without it no links
+// are made at its site, and a process that still needs one fails after a minute.
 func daemonKill(rng *rand.Rand, calls, turn int) kill {
 	rank, replica := rng.IntN(4), rng.IntN(2)
 	victim := []string{"helper " + hostOf(rank, replica), "frontal " + killSites[replica], "site " + killSites[replica]}[turn%3]
-	return kill{victim, rank, replica, rng.IntN(calls), rng.IntN(2) == 0}
+	again := rng.IntN(2) == 0 || turn%3 == 1
+	return kill{victim, rank, replica, rng.IntN(calls), again}
 }
 
 // killRun is one job of an example under which processes or daemons are killed.
