@@ -31,6 +31,7 @@ type end struct {
 //	    |                        \--second does not arrive--> refused
 //	    |---ticket--> second of its link --> joined here
 //	    |---observe--> answered with its source address, and held until it closes
+//	    |---share--> its streams are served so, from the ticket on
 //	    \---no ticket, bad ticket, over a limit--> refused
 func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 	e := &end{conn: c, since: time.Now()}
@@ -55,13 +56,18 @@ func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 
 // serveFirst serves the request of the connection's first frame.
 func (s *Server) serveFirst(ctx context.Context, e *end, frame wire.Frame) {
-	asks, err := s.take(e, frame)
-	switch {
+	switch frame.Type() {
+	case wire.TypeObserve: // a peer that only asks for its address
+		s.observe(ctx, e.conn)
+		return
+	case wire.TypeShare:
+		s.share(ctx, e)
+		return
+	}
+	switch err := s.take(e, frame); {
 	case err != nil && s.passOn(e, err):
 	case err != nil:
 		s.refuse(e, err)
-	case asks:
-		s.observe(ctx, e.conn)
 	default:
 		s.pair(ctx, e)
 	}
@@ -109,23 +115,19 @@ func (s *Server) readFirst(ctx context.Context, e *end, c *net.TCPConn) (frame w
 	return frame, nil
 }
 
-// take checks the ticket, which should be the first frame. Instead it may be an observe frame, from
-// a peer that only asks for its address.
-func (s *Server) take(e *end, frame wire.Frame) (asks bool, err error) {
-	if frame.Type() == wire.TypeObserve {
-		return true, nil
-	}
+// take checks the ticket, which should be the first frame.
+func (s *Server) take(e *end, frame wire.Frame) error {
 	t, ok := frame.(*wire.Ticket)
 	if !ok {
-		return false, refusal(NotATicket, wire.CodeMalformed, "the first frame must be a ticket, this is a %v frame", frame.Type())
+		return refusal(NotATicket, wire.CodeMalformed, "the first frame must be a ticket, this is a %v frame", frame.Type())
 	}
 	e.ticket = t
 	if err := s.checker.Check(t, s.clock()); err != nil {
 		var bad *ticket.Error
 		errors.As(err, &bad)
-		return false, refusal(Reason(bad.Reason), wire.CodeOf(err), "%v", err)
+		return refusal(Reason(bad.Reason), wire.CodeOf(err), "%v", err)
 	}
-	return false, nil
+	return nil
 }
 
 // unreadable returns why no frame could be read.

@@ -17,6 +17,16 @@ func (*Observe) Type() Type { return TypeObserve }
 func (*Observe) appendBody(b []byte) []byte { return b }
 func (*Observe) decodeBody(*reader)         {}
 
+// Share is the first frame on a connection to a proxy that is to carry several relays. What follows
+// is a yamux session, of which each stream begins with a ticket, as a connection of its own does.
+type Share struct{}
+
+// Type implements Frame.
+func (*Share) Type() Type { return TypeShare }
+
+func (*Share) appendBody(b []byte) []byte { return b }
+func (*Share) decodeBody(*reader)         {}
+
 // Observed answers Observe. On the wire an IPv4 address is mapped into IPv6
 // (RFC 4291, section 2.5.5.2).
 type Observed struct {

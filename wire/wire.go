@@ -38,6 +38,9 @@ const (
 	TypeObserve  = Type(0x04) // nothing
 	TypeObserved = Type(0x05) // ip[16] port:u16 time:u64(unix us)
 
+	// First frame of a connection to a proxy that carries several relays; yamux follows.
+	TypeShare = Type(0x08) // nothing
+
 	// Between the two processes of a link.
 	TypeHello = Type(0x10) // features:u32 job:str8 from:u32 to:u32 generation:u64 site:str8 dialled:u8 link[16] again:u8 nonce[32]
 	TypeProof = Type(0x11) // received:u64 mac[32]
@@ -203,6 +206,8 @@ func newFrame(t Type) decoder {
 		return new(Observe)
 	case TypeObserved:
 		return new(Observed)
+	case TypeShare:
+		return new(Share)
 	case TypeHello:
 		return new(Hello)
 	case TypePadding:
@@ -261,7 +266,7 @@ func newFrame(t Type) decoder {
 
 var typeNames = map[Type]string{
 	TypeIntro: "intro", TypeTicket: "ticket", TypeNamedTicket: "named ticket", TypeLimitedTicket: "limited ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof", TypePadding: "padding",
-	TypeObserve: "observe", TypeObserved: "observed",
+	TypeObserve: "observe", TypeObserved: "observed", TypeShare: "share",
 	TypeLocalHello: "local hello", TypeLocalPlace: "local place", TypeLocalProof: "local proof", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
 	TypeLocalPublish: "local publish", TypeLocalUnpublish: "local unpublish", TypeLocalLookup: "local lookup", TypeLocalNamed: "local named",

@@ -76,6 +76,7 @@ func samples() []Frame {
 		&Enrol{Token: "isthmus-token-1.e30.AA", Request: []byte{0x30, 0x01, 0x02}},
 		&Padding{N: 3},
 		&LocalReserve{Rank: 4, Generation: 99},
+		&Share{},
 		&Enrolled{Certificates: [][]byte{{0x30, 0x03}, {0x30, 0x04, 0x05}}},
 	}
 }

@@ -38,11 +38,14 @@ type Route struct {
 
 	// OnlyTLS says that plain connections are known not to get through.
 	OnlyTLS bool
+
+	// NAT says that there is one on the way, which may have room for few sessions.
+	NAT bool
 }
 
 // RouteOf returns the route out of a site with that profile, whose HTTP proxy is via.
 func RouteOf(p overlay.SiteProfile, via carrier.HTTPProxy) Route {
-	r := Route{OnlyTLS: p.Egress.OnlyTLS()}
+	r := Route{OnlyTLS: p.Egress.OnlyTLS(), NAT: p.NAT.Translates()}
 	if p.Egress.ThroughHTTPProxy() {
 		r.HTTPProxy = via
 	}
@@ -64,13 +67,19 @@ func (r Route) forms() []Form {
 }
 
 // Dialer dials proxies, and remembers which form got through to which. It is safe for concurrent
-// use.
+// use. Its owner ends it with Close, after the last Dial.
 type Dialer struct {
 	tls func() *tls.Config // nil: only plain connections
 
-	mu    sync.Mutex // guards the fields below
-	cache map[place]cachedForm
-	asked map[place]*race // under way
+	unansweredAfter time.Duration // see the constant; tests shorten it
+
+	work sync.WaitGroup // what Close waits for
+
+	mu     sync.Mutex // guards the fields below
+	cache  map[place]cachedForm
+	asked  map[place]*race // under way
+	shares map[place]*share
+	closed bool
 }
 
 // place is an address as reached over one route.
@@ -90,7 +99,10 @@ type race struct {
 // NewDialer returns a Dialer that uses the TLS configuration from config, which is called for each
 // dial.
 func NewDialer(config func() *tls.Config) *Dialer {
-	return &Dialer{tls: config, cache: make(map[place]cachedForm), asked: make(map[place]*race)}
+	return &Dialer{
+		tls: config, unansweredAfter: unansweredAfter,
+		cache: make(map[place]cachedForm), asked: make(map[place]*race), shares: make(map[place]*share),
+	}
 }
 
 // Dial opens a connection to the proxy at addr, in the form that got through last. If none is known
@@ -100,7 +112,17 @@ func NewDialer(config func() *tls.Config) *Dialer {
 // wait for the result.
 //
 // The connection is a *net.TCPConn if it is plain. An error names every form that was tried.
+//
+// Where a NAT may have no room for another session, relays may share a connection (see flows).
 func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream, Form, error) {
+	if r.NAT && r.HTTPProxy.Addr == "" {
+		return d.dialThroughNAT(ctx, addr, r)
+	}
+	return d.dialOwn(ctx, addr, r)
+}
+
+// dialOwn is Dial for a connection of its own.
+func (d *Dialer) dialOwn(ctx context.Context, addr string, r Route) (carrier.Stream, Form, error) {
 	forms := r.forms()
 	if d.tls == nil {
 		forms = []Form{Plain}

@@ -145,7 +145,7 @@ func TestForms(t *testing.T) {
 	g := newGrid(t)
 	s := serve(t, g.proxy.DataServer())
 	d := NewDialer(g.clientTLS)
-	for form := range Form(len(formNames)) {
+	for form := range Shared {
 		t.Run(form.String(), func(t *testing.T) {
 			c, err := d.open(t.Context(), form, s.addr, Route{})
 			if err != nil {

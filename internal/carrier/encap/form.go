@@ -12,9 +12,10 @@ const (
 	TLS               // TLS 1.3
 	WebSocket         // a WebSocket on a plain connection
 	WebSocketTLS      // a WebSocket inside TLS
+	Shared            // a stream of a connection in one of the other forms, which several relays share
 )
 
-var formNames = [...]string{"plain", "TLS", "WebSocket", "WebSocket over TLS"}
+var formNames = [...]string{"plain", "TLS", "WebSocket", "WebSocket over TLS", "shared"}
 
 // String returns the form's name.
 func (f Form) String() string {
@@ -26,8 +27,11 @@ func (f Form) String() string {
 
 // Note describes the form of a path; empty for the plain one.
 func (f Form) Note() string {
-	if f == Plain {
+	switch f {
+	case Plain:
 		return ""
+	case Shared:
+		return "over a connection to the proxy that relays share, as a NAT may have no room for more"
 	}
 	return "over " + f.String() + ", as plain connections to the proxy get no answer"
 }
