@@ -429,6 +429,29 @@ func (c *callingSites) due(site overlay.SiteID, now time.Time) bool {
 	return true
 }
 
+// reportFullNAT reports to the frontal, at most once in fullReportEvery, that the NAT before the site
+// lets no new connection through.
+func (h *Helper) reportFullNAT(f *frontal, connections int) {
+	now := time.Now()
+	if last := h.fullReported.Load(); now.Sub(time.Unix(0, last)) < fullReportEvery || !h.fullReported.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	h.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		err := h.uplink.callBriefly(ctx, func() error {
+			_, err := controlpb.NewNodesClient(f.session.Conn()).SessionLimit(ctx, &controlpb.SessionLimitRequest{Connections: uint32(connections)})
+			return control.FromStatus(err)
+		})
+		if err != nil {
+			h.log.Debug("cannot report", "error", err)
+		}
+	})
+}
+
+// fullReportEvery is shorter than the time for which a frontal remembers a full NAT.
+const fullReportEvery = time.Minute
+
 func (h *Helper) sendReport(f *frontal, request *controlpb.ReportRequest) {
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -112,6 +112,8 @@ type Helper struct {
 	dials      dials            // counters for metrics
 	calling    callingSites
 
+	fullReported atomic.Int64 // when the frontal was told last that the NAT is full, in Unix nanoseconds
+
 	work sync.WaitGroup  // goroutines of Serve that nothing else waits for
 	life context.Context // of Serve, for work that outlasts the call that started it; set before anything runs
 }
@@ -136,6 +138,7 @@ func New(opts Options) (*Helper, error) {
 		node: h.node, audit: h.audit, rule: opts.Rule, allowLoopback: opts.AllowLoopback, httpProxy: opts.HTTPProxy,
 		proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
 		window:  dialwindow.New(opts.Log),
+		natFull: h.reportFullNAT,
 	}
 	h.sizes = &sizes{node: h.node, log: h.log}
 	h.traffic = &trafficReports{node: h.node, log: h.log, audit: h.audit, uplink: h.uplink}
@@ -167,6 +170,7 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	h.life = ctx
 	defer h.work.Wait()
+	defer h.outbound.proxies.Close()
 	defer h.ctl.Close() // waits for calls of peers, which may start work
 	defer cancel()
 	var err error

@@ -57,6 +57,7 @@ type Frontal struct {
 	permit   *permit.Judge
 	memory   *outcomes.Memory // of outcomes of techniques
 	ledgers  *ledger.Ledgers  // of records that helpers have added to the audit log
+	sessions sessionLimit     // of a NAT before the site
 
 	// The sessions with helpers, brokers and admins.
 	creds     *control.Credentials
@@ -160,6 +161,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	defer f.auditSums(true)     // when no helper can report any more
 	var sessions sync.WaitGroup // ended before the endpoint, and with it the last handler, ends
 	defer f.work.Wait()
+	defer f.gateway.Close()
 	defer f.endpoint.Close()
 	defer sessions.Wait()
 	defer f.cancel()
@@ -382,6 +384,9 @@ func (f *Frontal) sweep() {
 		gone := f.registry.Expire(now)
 		f.gateway.Expire(now)
 		f.hosts.Expire(now)
+		if f.sessions.expire(now) {
+			f.work.Go(f.joinAgain)
+		}
 		for _, p := range gone {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.config().Grace.String())
 		}

@@ -29,6 +29,15 @@ func (n *nodesServer) Enter(ctx context.Context, req *controlpb.EnterRequest) (*
 	}, nil
 }
 
+// SessionLimit records that the NAT before the site lets no new connection of a node through.
+func (n *nodesServer) SessionLimit(ctx context.Context, req *controlpb.SessionLimitRequest) (*controlpb.SessionLimitResponse, error) {
+	if _, err := n.f.helperOf(ctx, "SessionLimit"); err != nil {
+		return nil, control.Status(err)
+	}
+	n.f.natFull(int(min(req.Connections, maxSessions)))
+	return &controlpb.SessionLimitResponse{}, nil
+}
+
 // Carry dials for a node and returns the id under which the node joins.
 func (n *nodesServer) Carry(ctx context.Context, req *controlpb.CarryRequest) (*controlpb.CarryResponse, error) {
 	id, err := n.f.helperOf(ctx, "Carry")

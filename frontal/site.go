@@ -3,6 +3,7 @@ package frontal
 import (
 	"context"
 	"crypto/tls"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/frontal/measure"
@@ -13,8 +14,12 @@ import (
 )
 
 // profile is the current profile of the site: declared, with the fields set to auto taken from the
-// measurement.
-func (f *Frontal) profile() overlay.SiteProfile { return f.measure.Profile() }
+// measurement, and with what was observed of a NAT before the site.
+func (f *Frontal) profile() overlay.SiteProfile {
+	p := f.measure.Profile()
+	p.Sessions = f.sessions.limit(time.Now())
+	return p
+}
 
 // newMeasure returns the monitor of the site's profile.
 func (f *Frontal) newMeasure() *measure.Monitor {
@@ -47,7 +52,8 @@ func (f *Frontal) newGateway(quota *ratelimit.Limiter) *gateway.Gateway {
 		Reflectors: func(ctx context.Context) (*controlpb.ReflectorsResponse, error) {
 			return f.reflectors(ctx, &controlpb.ReflectorsRequest{})
 		},
-		Life: f.ctx, Open: f.open, Work: &f.work,
+		NATFull: f.natFull,
+		Life:    f.ctx, Open: f.open, Work: &f.work,
 	})
 }
 

@@ -65,6 +65,11 @@ type SiteProfile struct {
 	// net.ipv4.ip_unprivileged_port_start is above it.
 	HighPortsOnly bool `json:"high_ports_only,omitempty" yaml:"high_ports_only,omitempty"`
 
+	// Sessions is about how many connections of one node the NAT before the site had let through
+	// when it let no new one through, while those that existed went on; 0: not seen lately. It is
+	// observed while links are made, and neither declared nor measured.
+	Sessions uint32 `json:"sessions,omitempty" yaml:"-"`
+
 	// Networks are where other sites reach this one's nodes or gateway, in addition to the address
 	// from which its frontal connects to the broker. An address elsewhere is not accepted as the
 	// site's.

@@ -60,6 +60,11 @@ func (p pair) judge(t overlay.Technique) verdict {
 			return reject("the admin of %s forbids it", s.Site)
 		}
 	}
+	if t != overlay.Relay {
+		if why := p.fullNAT(); why != "" {
+			return reject("%s", why)
+		}
+	}
 	if p.onlyIPv6() && t != overlay.Relay {
 		return p.judgeOnlyIPv6(t)
 	}
@@ -226,6 +231,17 @@ func listener(s overlay.SiteProfile) string {
 		return "gateway"
 	}
 	return "helper"
+}
+
+// fullNAT says why only relays, which share connections, are tried: the NAT before a site lets no
+// new connection through. It is "" where that is not so, or no relay is possible.
+func (p pair) fullNAT() string {
+	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
+		if s.Sessions > 0 && p.judge(overlay.Relay).take {
+			return fmt.Sprintf("the NAT before %s lets no new connections through beyond about %d of a node, and relays share those that there are", s.Site, s.Sessions)
+		}
+	}
+	return ""
 }
 
 // relay works wherever both sites can connect to port 443 of a public host.

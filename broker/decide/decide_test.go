@@ -502,3 +502,31 @@ func TestAddedTechnique(t *testing.T) {
 		t.Errorf("forbidden: %+v", plan.Steps)
 	}
 }
+
+// Where the NAT before a site is full only relays are tried, unless none is possible.
+func TestFullNAT(t *testing.T) {
+	open := overlay.SiteProfile{Site: "open", Inbound: overlay.InboundOpen, UDP: true}
+	full := overlay.SiteProfile{
+		Site: "full", Filter: overlay.FilterStateful, UDP: true, Sessions: 60,
+		NAT: overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent},
+	}
+	for _, pair := range [][2]overlay.SiteProfile{{full, open}, {open, full}, {full, full}} {
+		if pair[0].Site == pair[1].Site {
+			pair[1].Site = "other"
+		}
+		plan := Decide(pair[0], pair[1])
+		if len(plan.Steps) != 1 || plan.Steps[0].Technique != overlay.Relay {
+			t.Errorf("%s to %s: %+v", pair[0].Site, pair[1].Site, plan.Steps)
+		}
+		if why := plan.Rejected[0].Reason; !strings.Contains(why, "lets no new connections through beyond about 60 of a node") {
+			t.Errorf("%s to %s: %s", pair[0].Site, pair[1].Site, why)
+		}
+	}
+	if plan := Decide(full, full); plan.Steps[0].Technique != overlay.Direct {
+		t.Errorf("within the site: %+v", plan.Steps)
+	}
+	full.Forbidden = []overlay.Technique{overlay.Relay}
+	if plan := Decide(full, open); len(plan.Steps) == 0 {
+		t.Error("no relay is possible, and nothing else is tried")
+	}
+}

@@ -252,6 +252,7 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 		NatUdpMapping: uint32(p.NATUDP.Mapping), NatUdpFiltering: uint32(p.NATUDP.Filtering), NatUdpKeepsPort: p.NATUDP.KeepsPort,
 		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, HighPortsOnly: p.HighPortsOnly,
 		UdpRate: p.UDPRate, Mtu: uint32(p.MTU), IdleTcp: p.IdleTCP, IdleUdp: p.IdleUDP, Ipv6: p.IPv6, Ipv6Only: p.IPv6Only,
+		Sessions: p.Sessions,
 	}
 	if r := p.IPv6Rules; r.Measured {
 		m.Ipv6Rules = &controlpb.Rules{Inbound: uint32(r.Inbound), Filter: uint32(r.Filter), Refusal: uint32(r.Refusal), Egress: uint32(r.Egress), Udp: r.UDP}
@@ -269,7 +270,7 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfile, error) {
 	p := overlay.SiteProfile{
 		Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged(), HighPortsOnly: m.GetHighPortsOnly(),
-		UDPRate: m.GetUdpRate(), IdleTCP: m.GetIdleTcp(), IdleUDP: m.GetIdleUdp(), IPv6: m.GetIpv6(), IPv6Only: m.GetIpv6Only(),
+		UDPRate: m.GetUdpRate(), IdleTCP: m.GetIdleTcp(), IdleUDP: m.GetIdleUdp(), IPv6: m.GetIpv6(), IPv6Only: m.GetIpv6Only(), Sessions: m.GetSessions(),
 	}
 	if m.GetMtu() > 65535 {
 		return p, fmt.Errorf("profile of %s: an MTU of %d bytes", site, m.GetMtu())

@@ -77,7 +77,7 @@ func (x SignalEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SignalEvent_Kind.Descriptor instead.
 func (SignalEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31, 0}
+	return file_control_proto_rawDescGZIP(), []int{33, 0}
 }
 
 type CallBackResponse_Outcome int32
@@ -135,7 +135,7 @@ func (x CallBackResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallBackResponse_Outcome.Descriptor instead.
 func (CallBackResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35, 0}
+	return file_control_proto_rawDescGZIP(), []int{37, 0}
 }
 
 type Host_State int32
@@ -187,7 +187,87 @@ func (x Host_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Host_State.Descriptor instead.
 func (Host_State) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{60, 0}
+	return file_control_proto_rawDescGZIP(), []int{62, 0}
+}
+
+type SessionLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Connections   uint32                 `protobuf:"varint,1,opt,name=connections,proto3" json:"connections,omitempty"` // about how many of the node it had let through
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionLimitRequest) Reset() {
+	*x = SessionLimitRequest{}
+	mi := &file_control_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionLimitRequest) ProtoMessage() {}
+
+func (x *SessionLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionLimitRequest.ProtoReflect.Descriptor instead.
+func (*SessionLimitRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SessionLimitRequest) GetConnections() uint32 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+type SessionLimitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionLimitResponse) Reset() {
+	*x = SessionLimitResponse{}
+	mi := &file_control_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionLimitResponse) ProtoMessage() {}
+
+func (x *SessionLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionLimitResponse.ProtoReflect.Descriptor instead.
+func (*SessionLimitResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{1}
 }
 
 type Process struct {
@@ -200,7 +280,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_control_proto_msgTypes[0]
+	mi := &file_control_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -212,7 +292,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[0]
+	mi := &file_control_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -225,7 +305,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{0}
+	return file_control_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Process) GetJob() string {
@@ -260,7 +340,7 @@ type AccessPoint struct {
 
 func (x *AccessPoint) Reset() {
 	*x = AccessPoint{}
-	mi := &file_control_proto_msgTypes[1]
+	mi := &file_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +352,7 @@ func (x *AccessPoint) String() string {
 func (*AccessPoint) ProtoMessage() {}
 
 func (x *AccessPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[1]
+	mi := &file_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +365,7 @@ func (x *AccessPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessPoint.ProtoReflect.Descriptor instead.
 func (*AccessPoint) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{1}
+	return file_control_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AccessPoint) GetProcess() *Process {
@@ -369,7 +449,7 @@ type Principal struct {
 
 func (x *Principal) Reset() {
 	*x = Principal{}
-	mi := &file_control_proto_msgTypes[2]
+	mi := &file_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +461,7 @@ func (x *Principal) String() string {
 func (*Principal) ProtoMessage() {}
 
 func (x *Principal) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[2]
+	mi := &file_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +474,7 @@ func (x *Principal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Principal.ProtoReflect.Descriptor instead.
 func (*Principal) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{2}
+	return file_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Principal) GetUser() string {
@@ -422,7 +502,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_control_proto_msgTypes[3]
+	mi := &file_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +514,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[3]
+	mi := &file_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +527,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{3}
+	return file_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Fault) GetCode() uint32 {
@@ -473,7 +553,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_control_proto_msgTypes[4]
+	mi := &file_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +565,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[4]
+	mi := &file_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +578,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{4}
+	return file_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RegisterRequest) GetPoints() []*AccessPoint {
@@ -518,7 +598,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_control_proto_msgTypes[5]
+	mi := &file_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +610,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[5]
+	mi := &file_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +623,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{5}
+	return file_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RegisterResponse) GetFaults() []*Fault {
@@ -569,7 +649,7 @@ type WithdrawRequest struct {
 
 func (x *WithdrawRequest) Reset() {
 	*x = WithdrawRequest{}
-	mi := &file_control_proto_msgTypes[6]
+	mi := &file_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +661,7 @@ func (x *WithdrawRequest) String() string {
 func (*WithdrawRequest) ProtoMessage() {}
 
 func (x *WithdrawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[6]
+	mi := &file_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +674,7 @@ func (x *WithdrawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{6}
+	return file_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WithdrawRequest) GetProcesses() []*Withdrawal {
@@ -615,7 +695,7 @@ type Withdrawal struct {
 
 func (x *Withdrawal) Reset() {
 	*x = Withdrawal{}
-	mi := &file_control_proto_msgTypes[7]
+	mi := &file_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +707,7 @@ func (x *Withdrawal) String() string {
 func (*Withdrawal) ProtoMessage() {}
 
 func (x *Withdrawal) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[7]
+	mi := &file_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +720,7 @@ func (x *Withdrawal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdrawal.ProtoReflect.Descriptor instead.
 func (*Withdrawal) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{7}
+	return file_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Withdrawal) GetProcess() *Process {
@@ -672,7 +752,7 @@ type WithdrawResponse struct {
 
 func (x *WithdrawResponse) Reset() {
 	*x = WithdrawResponse{}
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +764,7 @@ func (x *WithdrawResponse) String() string {
 func (*WithdrawResponse) ProtoMessage() {}
 
 func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +777,7 @@ func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{8}
+	return file_control_proto_rawDescGZIP(), []int{10}
 }
 
 type Publication struct {
@@ -712,7 +792,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +804,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +817,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{9}
+	return file_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Publication) GetProcess() *Process {
@@ -778,7 +858,7 @@ type PublishRequest struct {
 
 func (x *PublishRequest) Reset() {
 	*x = PublishRequest{}
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +870,7 @@ func (x *PublishRequest) String() string {
 func (*PublishRequest) ProtoMessage() {}
 
 func (x *PublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +883,7 @@ func (x *PublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishRequest.ProtoReflect.Descriptor instead.
 func (*PublishRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{10}
+	return file_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PublishRequest) GetNames() []*Publication {
@@ -829,7 +909,7 @@ type PublishResponse struct {
 
 func (x *PublishResponse) Reset() {
 	*x = PublishResponse{}
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +921,7 @@ func (x *PublishResponse) String() string {
 func (*PublishResponse) ProtoMessage() {}
 
 func (x *PublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +934,7 @@ func (x *PublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishResponse.ProtoReflect.Descriptor instead.
 func (*PublishResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{11}
+	return file_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PublishResponse) GetFaults() []*Fault {
@@ -873,7 +953,7 @@ type UnpublishRequest struct {
 
 func (x *UnpublishRequest) Reset() {
 	*x = UnpublishRequest{}
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +965,7 @@ func (x *UnpublishRequest) String() string {
 func (*UnpublishRequest) ProtoMessage() {}
 
 func (x *UnpublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +978,7 @@ func (x *UnpublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishRequest.ProtoReflect.Descriptor instead.
 func (*UnpublishRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{12}
+	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UnpublishRequest) GetNames() []*Publication {
@@ -917,7 +997,7 @@ type UnpublishResponse struct {
 
 func (x *UnpublishResponse) Reset() {
 	*x = UnpublishResponse{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1009,7 @@ func (x *UnpublishResponse) String() string {
 func (*UnpublishResponse) ProtoMessage() {}
 
 func (x *UnpublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1022,7 @@ func (x *UnpublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishResponse.ProtoReflect.Descriptor instead.
 func (*UnpublishResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UnpublishResponse) GetFaults() []*Fault {
@@ -962,7 +1042,7 @@ type LookupNameRequest struct {
 
 func (x *LookupNameRequest) Reset() {
 	*x = LookupNameRequest{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1054,7 @@ func (x *LookupNameRequest) String() string {
 func (*LookupNameRequest) ProtoMessage() {}
 
 func (x *LookupNameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1067,7 @@ func (x *LookupNameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNameRequest.ProtoReflect.Descriptor instead.
 func (*LookupNameRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LookupNameRequest) GetName() string {
@@ -1014,7 +1094,7 @@ type LookupNameResponse struct {
 
 func (x *LookupNameResponse) Reset() {
 	*x = LookupNameResponse{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1106,7 @@ func (x *LookupNameResponse) String() string {
 func (*LookupNameResponse) ProtoMessage() {}
 
 func (x *LookupNameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1119,7 @@ func (x *LookupNameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNameResponse.ProtoReflect.Descriptor instead.
 func (*LookupNameResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LookupNameResponse) GetPort() string {
@@ -1066,7 +1146,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1158,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1171,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResolveRequest) GetQuestions() []*Question {
@@ -1118,7 +1198,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1210,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1223,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Question) GetProcess() *Process {
@@ -1170,7 +1250,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1262,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1275,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResolveResponse) GetAnswers() []*Answer {
@@ -1225,7 +1305,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1317,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1330,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Answer) GetFault() *Fault {
@@ -1300,7 +1380,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1392,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1405,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Memory) GetWinner() uint32 {
@@ -1360,7 +1440,7 @@ type Barred struct {
 
 func (x *Barred) Reset() {
 	*x = Barred{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1452,7 @@ func (x *Barred) String() string {
 func (*Barred) ProtoMessage() {}
 
 func (x *Barred) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1465,7 @@ func (x *Barred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barred.ProtoReflect.Descriptor instead.
 func (*Barred) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Barred) GetTechnique() uint32 {
@@ -1423,7 +1503,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1515,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1528,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Plan) GetDigest() uint64 {
@@ -1506,7 +1586,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1598,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1611,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Step) GetTechnique() uint32 {
@@ -1579,7 +1659,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1671,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1684,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Rejection) GetTechnique() uint32 {
@@ -1631,7 +1711,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1723,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1736,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AwaitRequest) GetProcess() *Process {
@@ -1695,7 +1775,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1787,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1800,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SignalRequest) GetLink() []byte {
@@ -1833,7 +1913,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +1925,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +1938,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Signal) GetLink() []byte {
@@ -1995,7 +2075,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2087,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2100,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Reserved) GetRelay() *Assignment {
@@ -2073,7 +2153,7 @@ type ReserveResponse struct {
 
 func (x *ReserveResponse) Reset() {
 	*x = ReserveResponse{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2165,7 @@ func (x *ReserveResponse) String() string {
 func (*ReserveResponse) ProtoMessage() {}
 
 func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2178,7 @@ func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveResponse.ProtoReflect.Descriptor instead.
 func (*ReserveResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 // Assignment names a relay and the ticket for one end of the link.
@@ -2114,7 +2194,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2206,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2219,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Assignment) GetProxy() string {
@@ -2184,7 +2264,7 @@ type SignalEvent struct {
 
 func (x *SignalEvent) Reset() {
 	*x = SignalEvent{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2276,7 @@ func (x *SignalEvent) String() string {
 func (*SignalEvent) ProtoMessage() {}
 
 func (x *SignalEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2289,7 @@ func (x *SignalEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalEvent.ProtoReflect.Descriptor instead.
 func (*SignalEvent) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SignalEvent) GetKind() SignalEvent_Kind {
@@ -2255,7 +2335,7 @@ type ReflectorsRequest struct {
 
 func (x *ReflectorsRequest) Reset() {
 	*x = ReflectorsRequest{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2347,7 @@ func (x *ReflectorsRequest) String() string {
 func (*ReflectorsRequest) ProtoMessage() {}
 
 func (x *ReflectorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2360,7 @@ func (x *ReflectorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectorsRequest.ProtoReflect.Descriptor instead.
 func (*ReflectorsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 type ReflectorsResponse struct {
@@ -2298,7 +2378,7 @@ type ReflectorsResponse struct {
 
 func (x *ReflectorsResponse) Reset() {
 	*x = ReflectorsResponse{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2390,7 @@ func (x *ReflectorsResponse) String() string {
 func (*ReflectorsResponse) ProtoMessage() {}
 
 func (x *ReflectorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2403,7 @@ func (x *ReflectorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectorsResponse.ProtoReflect.Descriptor instead.
 func (*ReflectorsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReflectorsResponse) GetTime() int64 {
@@ -2390,7 +2470,7 @@ type CallBackRequest struct {
 
 func (x *CallBackRequest) Reset() {
 	*x = CallBackRequest{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2482,7 @@ func (x *CallBackRequest) String() string {
 func (*CallBackRequest) ProtoMessage() {}
 
 func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2495,7 @@ func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackRequest.ProtoReflect.Descriptor instead.
 func (*CallBackRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallBackRequest) GetTo() string {
@@ -2478,7 +2558,7 @@ type CallBackResponse struct {
 
 func (x *CallBackResponse) Reset() {
 	*x = CallBackResponse{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2570,7 @@ func (x *CallBackResponse) String() string {
 func (*CallBackResponse) ProtoMessage() {}
 
 func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2583,7 @@ func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackResponse.ProtoReflect.Descriptor instead.
 func (*CallBackResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallBackResponse) GetOutcome() CallBackResponse_Outcome {
@@ -2545,7 +2625,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2637,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2650,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReportRequest) GetTarget() *Process {
@@ -2644,7 +2724,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2736,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2749,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 type Profile struct {
@@ -2699,13 +2779,14 @@ type Profile struct {
 	Ipv6Only        bool                   `protobuf:"varint,23,opt,name=ipv6_only,json=ipv6Only,proto3" json:"ipv6_only,omitempty"`                  // IPv4 leads nowhere from the site
 	Ipv6Rules       *Rules                 `protobuf:"bytes,24,opt,name=ipv6_rules,json=ipv6Rules,proto3" json:"ipv6_rules,omitempty"`                // what the firewall does to IPv6, of a site with IPv4; absent: not known
 	HighPortsOnly   bool                   `protobuf:"varint,25,opt,name=high_ports_only,json=highPortsOnly,proto3" json:"high_ports_only,omitempty"` // the daemons that open links may not bind port 443
+	Sessions        uint32                 `protobuf:"varint,26,opt,name=sessions,proto3" json:"sessions,omitempty"`                                  // the NAT lets no new connections through beyond about so many of a node; 0: not seen lately
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2798,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2811,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Profile) GetInbound() uint32 {
@@ -2908,6 +2989,13 @@ func (x *Profile) GetHighPortsOnly() bool {
 	return false
 }
 
+func (x *Profile) GetSessions() uint32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
 // Rules is what a firewall does to one version of IP, as the fields of Profile.
 type Rules struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2922,7 +3010,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3022,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3035,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Rules) GetInbound() uint32 {
@@ -2997,7 +3085,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3009,7 +3097,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3022,7 +3110,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JoinRequest) GetProfile() *Profile {
@@ -3064,7 +3152,7 @@ type MeasureRequest struct {
 
 func (x *MeasureRequest) Reset() {
 	*x = MeasureRequest{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3164,7 @@ func (x *MeasureRequest) String() string {
 func (*MeasureRequest) ProtoMessage() {}
 
 func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3177,7 @@ func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
 func (*MeasureRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MeasureRequest) GetFirstPort() uint32 {
@@ -3127,7 +3215,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3139,7 +3227,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3152,7 +3240,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Measurement) GetTime() int64 {
@@ -3201,7 +3289,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3301,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3314,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Finding) GetField() string {
@@ -3262,7 +3350,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3362,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3375,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{44}
+	return file_control_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JoinResponse) GetBroker() string {
@@ -3338,7 +3426,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +3438,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3363,7 +3451,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{45}
+	return file_control_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -3462,7 +3550,7 @@ type RateLimit struct {
 
 func (x *RateLimit) Reset() {
 	*x = RateLimit{}
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3474,7 +3562,7 @@ func (x *RateLimit) String() string {
 func (*RateLimit) ProtoMessage() {}
 
 func (x *RateLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3487,7 +3575,7 @@ func (x *RateLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
 func (*RateLimit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{46}
+	return file_control_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RateLimit) GetRule() string {
@@ -3513,7 +3601,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +3613,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +3626,7 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{47}
+	return file_control_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OfferResponse) GetOthers() uint32 {
@@ -3558,7 +3646,7 @@ type EnterRequest struct {
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3658,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3671,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{48}
+	return file_control_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -3613,7 +3701,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3713,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3726,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{49}
+	return file_control_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -3688,7 +3776,7 @@ type Encryption struct {
 
 func (x *Encryption) Reset() {
 	*x = Encryption{}
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3700,7 +3788,7 @@ func (x *Encryption) String() string {
 func (*Encryption) ProtoMessage() {}
 
 func (x *Encryption) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +3801,7 @@ func (x *Encryption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
 func (*Encryption) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{50}
+	return file_control_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Encryption) GetOtherSites() bool {
@@ -3750,7 +3838,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3850,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3863,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{51}
+	return file_control_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -3824,7 +3912,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +3924,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +3937,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{52}
+	return file_control_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -3883,7 +3971,7 @@ type AccountRequest struct {
 
 func (x *AccountRequest) Reset() {
 	*x = AccountRequest{}
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3895,7 +3983,7 @@ func (x *AccountRequest) String() string {
 func (*AccountRequest) ProtoMessage() {}
 
 func (x *AccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3908,7 +3996,7 @@ func (x *AccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRequest.ProtoReflect.Descriptor instead.
 func (*AccountRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{53}
+	return file_control_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AccountRequest) GetProcess() *Process {
@@ -3933,7 +4021,7 @@ type AccountResponse struct {
 
 func (x *AccountResponse) Reset() {
 	*x = AccountResponse{}
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +4033,7 @@ func (x *AccountResponse) String() string {
 func (*AccountResponse) ProtoMessage() {}
 
 func (x *AccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +4046,7 @@ func (x *AccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResponse.ProtoReflect.Descriptor instead.
 func (*AccountResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{54}
+	return file_control_proto_rawDescGZIP(), []int{56}
 }
 
 // What one link has moved, by the word of one of its processes.
@@ -3978,7 +4066,7 @@ type LinkAccount struct {
 
 func (x *LinkAccount) Reset() {
 	*x = LinkAccount{}
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4078,7 @@ func (x *LinkAccount) String() string {
 func (*LinkAccount) ProtoMessage() {}
 
 func (x *LinkAccount) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4091,7 @@ func (x *LinkAccount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkAccount.ProtoReflect.Descriptor instead.
 func (*LinkAccount) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{55}
+	return file_control_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LinkAccount) GetLink() []byte {
@@ -4070,7 +4158,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4170,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +4183,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{56}
+	return file_control_proto_rawDescGZIP(), []int{58}
 }
 
 type StatusResponse struct {
@@ -4107,7 +4195,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4207,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4220,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{57}
+	return file_control_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -4155,7 +4243,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4255,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4268,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{58}
+	return file_control_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -4232,7 +4320,7 @@ type HostOffer struct {
 
 func (x *HostOffer) Reset() {
 	*x = HostOffer{}
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4244,7 +4332,7 @@ func (x *HostOffer) String() string {
 func (*HostOffer) ProtoMessage() {}
 
 func (x *HostOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4345,7 @@ func (x *HostOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostOffer.ProtoReflect.Descriptor instead.
 func (*HostOffer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{59}
+	return file_control_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HostOffer) GetJobs() uint32 {
@@ -4310,7 +4398,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4322,7 +4410,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4335,7 +4423,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{60}
+	return file_control_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Host) GetSite() string {
@@ -4392,7 +4480,7 @@ type HostList struct {
 
 func (x *HostList) Reset() {
 	*x = HostList{}
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4492,7 @@ func (x *HostList) String() string {
 func (*HostList) ProtoMessage() {}
 
 func (x *HostList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4505,7 @@ func (x *HostList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostList.ProtoReflect.Descriptor instead.
 func (*HostList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{61}
+	return file_control_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *HostList) GetHosts() []*Host {
@@ -4451,7 +4539,7 @@ type BrokerSession struct {
 
 func (x *BrokerSession) Reset() {
 	*x = BrokerSession{}
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4463,7 +4551,7 @@ func (x *BrokerSession) String() string {
 func (*BrokerSession) ProtoMessage() {}
 
 func (x *BrokerSession) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4476,7 +4564,7 @@ func (x *BrokerSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerSession.ProtoReflect.Descriptor instead.
 func (*BrokerSession) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{62}
+	return file_control_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *BrokerSession) GetBroker() string {
@@ -4501,7 +4589,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +4601,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4614,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{63}
+	return file_control_proto_rawDescGZIP(), []int{65}
 }
 
 type HostsTaken struct {
@@ -4537,7 +4625,7 @@ type HostsTaken struct {
 
 func (x *HostsTaken) Reset() {
 	*x = HostsTaken{}
-	mi := &file_control_proto_msgTypes[64]
+	mi := &file_control_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4549,7 +4637,7 @@ func (x *HostsTaken) String() string {
 func (*HostsTaken) ProtoMessage() {}
 
 func (x *HostsTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[64]
+	mi := &file_control_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4562,7 +4650,7 @@ func (x *HostsTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsTaken.ProtoReflect.Descriptor instead.
 func (*HostsTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{64}
+	return file_control_proto_rawDescGZIP(), []int{66}
 }
 
 // RevocationList is an X.509 revocation list in DER, signed by the root of the
@@ -4576,7 +4664,7 @@ type RevocationList struct {
 
 func (x *RevocationList) Reset() {
 	*x = RevocationList{}
-	mi := &file_control_proto_msgTypes[65]
+	mi := &file_control_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4588,7 +4676,7 @@ func (x *RevocationList) String() string {
 func (*RevocationList) ProtoMessage() {}
 
 func (x *RevocationList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[65]
+	mi := &file_control_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4601,7 +4689,7 @@ func (x *RevocationList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationList.ProtoReflect.Descriptor instead.
 func (*RevocationList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{65}
+	return file_control_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RevocationList) GetDer() []byte {
@@ -4620,7 +4708,7 @@ type RevocationTaken struct {
 
 func (x *RevocationTaken) Reset() {
 	*x = RevocationTaken{}
-	mi := &file_control_proto_msgTypes[66]
+	mi := &file_control_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4632,7 +4720,7 @@ func (x *RevocationTaken) String() string {
 func (*RevocationTaken) ProtoMessage() {}
 
 func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[66]
+	mi := &file_control_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4645,7 +4733,7 @@ func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationTaken.ProtoReflect.Descriptor instead.
 func (*RevocationTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{66}
+	return file_control_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RevocationTaken) GetNumber() uint64 {
@@ -4666,7 +4754,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_control_proto_msgTypes[67]
+	mi := &file_control_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4678,7 +4766,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[67]
+	mi := &file_control_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4691,7 +4779,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{67}
+	return file_control_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RevokeResponse) GetNumber() uint64 {
@@ -4724,7 +4812,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_control_proto_msgTypes[68]
+	mi := &file_control_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4824,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[68]
+	mi := &file_control_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4837,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{68}
+	return file_control_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RenewRequest) GetChain() [][]byte {
@@ -4768,7 +4856,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_control_proto_msgTypes[69]
+	mi := &file_control_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +4868,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[69]
+	mi := &file_control_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +4881,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{69}
+	return file_control_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RenewResponse) GetChain() [][]byte {
@@ -4813,7 +4901,7 @@ type CutRequest struct {
 
 func (x *CutRequest) Reset() {
 	*x = CutRequest{}
-	mi := &file_control_proto_msgTypes[70]
+	mi := &file_control_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4825,7 +4913,7 @@ func (x *CutRequest) String() string {
 func (*CutRequest) ProtoMessage() {}
 
 func (x *CutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[70]
+	mi := &file_control_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4838,7 +4926,7 @@ func (x *CutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutRequest.ProtoReflect.Descriptor instead.
 func (*CutRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{70}
+	return file_control_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CutRequest) GetProcesses() []*Process {
@@ -4864,7 +4952,7 @@ type CutResponse struct {
 
 func (x *CutResponse) Reset() {
 	*x = CutResponse{}
-	mi := &file_control_proto_msgTypes[71]
+	mi := &file_control_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4876,7 +4964,7 @@ func (x *CutResponse) String() string {
 func (*CutResponse) ProtoMessage() {}
 
 func (x *CutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[71]
+	mi := &file_control_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4889,7 +4977,7 @@ func (x *CutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutResponse.ProtoReflect.Descriptor instead.
 func (*CutResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{71}
+	return file_control_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CutResponse) GetLinks() uint32 {
@@ -4910,7 +4998,7 @@ type TrafficRequest struct {
 
 func (x *TrafficRequest) Reset() {
 	*x = TrafficRequest{}
-	mi := &file_control_proto_msgTypes[72]
+	mi := &file_control_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4922,7 +5010,7 @@ func (x *TrafficRequest) String() string {
 func (*TrafficRequest) ProtoMessage() {}
 
 func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[72]
+	mi := &file_control_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4935,7 +5023,7 @@ func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficRequest.ProtoReflect.Descriptor instead.
 func (*TrafficRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{72}
+	return file_control_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TrafficRequest) GetLife() uint64 {
@@ -4974,7 +5062,7 @@ type PairTraffic struct {
 
 func (x *PairTraffic) Reset() {
 	*x = PairTraffic{}
-	mi := &file_control_proto_msgTypes[73]
+	mi := &file_control_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5074,7 @@ func (x *PairTraffic) String() string {
 func (*PairTraffic) ProtoMessage() {}
 
 func (x *PairTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[73]
+	mi := &file_control_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5087,7 @@ func (x *PairTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairTraffic.ProtoReflect.Descriptor instead.
 func (*PairTraffic) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{73}
+	return file_control_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PairTraffic) GetFrom() string {
@@ -5062,7 +5150,7 @@ type Ends struct {
 
 func (x *Ends) Reset() {
 	*x = Ends{}
-	mi := &file_control_proto_msgTypes[74]
+	mi := &file_control_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5074,7 +5162,7 @@ func (x *Ends) String() string {
 func (*Ends) ProtoMessage() {}
 
 func (x *Ends) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[74]
+	mi := &file_control_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5087,7 +5175,7 @@ func (x *Ends) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ends.ProtoReflect.Descriptor instead.
 func (*Ends) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{74}
+	return file_control_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Ends) GetJob() string {
@@ -5120,7 +5208,7 @@ type TrafficResponse struct {
 
 func (x *TrafficResponse) Reset() {
 	*x = TrafficResponse{}
-	mi := &file_control_proto_msgTypes[75]
+	mi := &file_control_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5132,7 +5220,7 @@ func (x *TrafficResponse) String() string {
 func (*TrafficResponse) ProtoMessage() {}
 
 func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[75]
+	mi := &file_control_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5145,7 +5233,7 @@ func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficResponse.ProtoReflect.Descriptor instead.
 func (*TrafficResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{75}
+	return file_control_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TrafficResponse) GetSites() []*SitePair {
@@ -5165,7 +5253,7 @@ type SitePair struct {
 
 func (x *SitePair) Reset() {
 	*x = SitePair{}
-	mi := &file_control_proto_msgTypes[76]
+	mi := &file_control_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5177,7 +5265,7 @@ func (x *SitePair) String() string {
 func (*SitePair) ProtoMessage() {}
 
 func (x *SitePair) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[76]
+	mi := &file_control_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5190,7 +5278,7 @@ func (x *SitePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SitePair.ProtoReflect.Descriptor instead.
 func (*SitePair) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{76}
+	return file_control_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SitePair) GetAsker() string {
@@ -5220,7 +5308,7 @@ type HoldersMessage struct {
 
 func (x *HoldersMessage) Reset() {
 	*x = HoldersMessage{}
-	mi := &file_control_proto_msgTypes[77]
+	mi := &file_control_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5232,7 +5320,7 @@ func (x *HoldersMessage) String() string {
 func (*HoldersMessage) ProtoMessage() {}
 
 func (x *HoldersMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[77]
+	mi := &file_control_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5245,7 +5333,7 @@ func (x *HoldersMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldersMessage.ProtoReflect.Descriptor instead.
 func (*HoldersMessage) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{77}
+	return file_control_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *HoldersMessage) GetKeeps() string {
@@ -5273,7 +5361,10 @@ var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
 	"\n" +
-	"\rcontrol.proto\x12\x12isthmus.control.v1\"/\n" +
+	"\rcontrol.proto\x12\x12isthmus.control.v1\"7\n" +
+	"\x13SessionLimitRequest\x12 \n" +
+	"\vconnections\x18\x01 \x01(\rR\vconnections\"\x16\n" +
+	"\x14SessionLimitResponse\"/\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\"\xbd\x02\n" +
@@ -5487,7 +5578,7 @@ const file_control_proto_rawDesc = "" +
 	"\x04plan\x18\a \x01(\x06R\x04plan\x12\x16\n" +
 	"\x06called\x18\b \x01(\rR\x06called\x12\x14\n" +
 	"\x05proxy\x18\t \x01(\tR\x05proxy\"\x10\n" +
-	"\x0eReportResponse\"\x9b\x06\n" +
+	"\x0eReportResponse\"\xb7\x06\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
 	"\n" +
@@ -5519,7 +5610,8 @@ const file_control_proto_rawDesc = "" +
 	"\tipv6_only\x18\x17 \x01(\bR\bipv6Only\x128\n" +
 	"\n" +
 	"ipv6_rules\x18\x18 \x01(\v2\x19.isthmus.control.v1.RulesR\tipv6Rules\x12&\n" +
-	"\x0fhigh_ports_only\x18\x19 \x01(\bR\rhighPortsOnly\"}\n" +
+	"\x0fhigh_ports_only\x18\x19 \x01(\bR\rhighPortsOnly\x12\x1a\n" +
+	"\bsessions\x18\x1a \x01(\rR\bsessions\"}\n" +
 	"\x05Rules\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x16\n" +
 	"\x06filter\x18\x02 \x01(\rR\x06filter\x12\x18\n" +
@@ -5717,11 +5809,12 @@ const file_control_proto_rawDesc = "" +
 	"\aTraffic\x12Q\n" +
 	"\x06Report\x12\".isthmus.control.v1.TrafficRequest\x1a#.isthmus.control.v1.TrafficResponse2b\n" +
 	"\tReflector\x12U\n" +
-	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse2\xf7\x01\n" +
+	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse2\xda\x02\n" +
 	"\x05Nodes\x12L\n" +
 	"\x05Enter\x12 .isthmus.control.v1.EnterRequest\x1a!.isthmus.control.v1.EnterResponse\x12L\n" +
 	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse\x12R\n" +
-	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse2\xed\x01\n" +
+	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse\x12a\n" +
+	"\fSessionLimit\x12'.isthmus.control.v1.SessionLimitRequest\x1a(.isthmus.control.v1.SessionLimitResponse2\xed\x01\n" +
 	"\x06Target\x12G\n" +
 	"\x06Signal\x12\x1a.isthmus.control.v1.Signal\x1a\x1f.isthmus.control.v1.SignalEvent0\x01\x12J\n" +
 	"\aReserve\x12\x1a.isthmus.control.v1.Signal\x1a#.isthmus.control.v1.ReserveResponse\x12N\n" +
@@ -5749,218 +5842,222 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_control_proto_goTypes = []any{
 	(SignalEvent_Kind)(0),         // 0: isthmus.control.v1.SignalEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
 	(Host_State)(0),               // 2: isthmus.control.v1.Host.State
-	(*Process)(nil),               // 3: isthmus.control.v1.Process
-	(*AccessPoint)(nil),           // 4: isthmus.control.v1.AccessPoint
-	(*Principal)(nil),             // 5: isthmus.control.v1.Principal
-	(*Fault)(nil),                 // 6: isthmus.control.v1.Fault
-	(*RegisterRequest)(nil),       // 7: isthmus.control.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 8: isthmus.control.v1.RegisterResponse
-	(*WithdrawRequest)(nil),       // 9: isthmus.control.v1.WithdrawRequest
-	(*Withdrawal)(nil),            // 10: isthmus.control.v1.Withdrawal
-	(*WithdrawResponse)(nil),      // 11: isthmus.control.v1.WithdrawResponse
-	(*Publication)(nil),           // 12: isthmus.control.v1.Publication
-	(*PublishRequest)(nil),        // 13: isthmus.control.v1.PublishRequest
-	(*PublishResponse)(nil),       // 14: isthmus.control.v1.PublishResponse
-	(*UnpublishRequest)(nil),      // 15: isthmus.control.v1.UnpublishRequest
-	(*UnpublishResponse)(nil),     // 16: isthmus.control.v1.UnpublishResponse
-	(*LookupNameRequest)(nil),     // 17: isthmus.control.v1.LookupNameRequest
-	(*LookupNameResponse)(nil),    // 18: isthmus.control.v1.LookupNameResponse
-	(*ResolveRequest)(nil),        // 19: isthmus.control.v1.ResolveRequest
-	(*Question)(nil),              // 20: isthmus.control.v1.Question
-	(*ResolveResponse)(nil),       // 21: isthmus.control.v1.ResolveResponse
-	(*Answer)(nil),                // 22: isthmus.control.v1.Answer
-	(*Memory)(nil),                // 23: isthmus.control.v1.Memory
-	(*Barred)(nil),                // 24: isthmus.control.v1.Barred
-	(*Plan)(nil),                  // 25: isthmus.control.v1.Plan
-	(*Step)(nil),                  // 26: isthmus.control.v1.Step
-	(*Rejection)(nil),             // 27: isthmus.control.v1.Rejection
-	(*AwaitRequest)(nil),          // 28: isthmus.control.v1.AwaitRequest
-	(*SignalRequest)(nil),         // 29: isthmus.control.v1.SignalRequest
-	(*Signal)(nil),                // 30: isthmus.control.v1.Signal
-	(*Reserved)(nil),              // 31: isthmus.control.v1.Reserved
-	(*ReserveResponse)(nil),       // 32: isthmus.control.v1.ReserveResponse
-	(*Assignment)(nil),            // 33: isthmus.control.v1.Assignment
-	(*SignalEvent)(nil),           // 34: isthmus.control.v1.SignalEvent
-	(*ReflectorsRequest)(nil),     // 35: isthmus.control.v1.ReflectorsRequest
-	(*ReflectorsResponse)(nil),    // 36: isthmus.control.v1.ReflectorsResponse
-	(*CallBackRequest)(nil),       // 37: isthmus.control.v1.CallBackRequest
-	(*CallBackResponse)(nil),      // 38: isthmus.control.v1.CallBackResponse
-	(*ReportRequest)(nil),         // 39: isthmus.control.v1.ReportRequest
-	(*ReportResponse)(nil),        // 40: isthmus.control.v1.ReportResponse
-	(*Profile)(nil),               // 41: isthmus.control.v1.Profile
-	(*Rules)(nil),                 // 42: isthmus.control.v1.Rules
-	(*JoinRequest)(nil),           // 43: isthmus.control.v1.JoinRequest
-	(*MeasureRequest)(nil),        // 44: isthmus.control.v1.MeasureRequest
-	(*Measurement)(nil),           // 45: isthmus.control.v1.Measurement
-	(*Finding)(nil),               // 46: isthmus.control.v1.Finding
-	(*JoinResponse)(nil),          // 47: isthmus.control.v1.JoinResponse
-	(*OfferRequest)(nil),          // 48: isthmus.control.v1.OfferRequest
-	(*RateLimit)(nil),             // 49: isthmus.control.v1.RateLimit
-	(*OfferResponse)(nil),         // 50: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),          // 51: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),         // 52: isthmus.control.v1.EnterResponse
-	(*Encryption)(nil),            // 53: isthmus.control.v1.Encryption
-	(*CarryRequest)(nil),          // 54: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),         // 55: isthmus.control.v1.CarryResponse
-	(*AccountRequest)(nil),        // 56: isthmus.control.v1.AccountRequest
-	(*AccountResponse)(nil),       // 57: isthmus.control.v1.AccountResponse
-	(*LinkAccount)(nil),           // 58: isthmus.control.v1.LinkAccount
-	(*StatusRequest)(nil),         // 59: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 60: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 61: isthmus.control.v1.DecideRequest
-	(*HostOffer)(nil),             // 62: isthmus.control.v1.HostOffer
-	(*Host)(nil),                  // 63: isthmus.control.v1.Host
-	(*HostList)(nil),              // 64: isthmus.control.v1.HostList
-	(*BrokerSession)(nil),         // 65: isthmus.control.v1.BrokerSession
-	(*HostsRequest)(nil),          // 66: isthmus.control.v1.HostsRequest
-	(*HostsTaken)(nil),            // 67: isthmus.control.v1.HostsTaken
-	(*RevocationList)(nil),        // 68: isthmus.control.v1.RevocationList
-	(*RevocationTaken)(nil),       // 69: isthmus.control.v1.RevocationTaken
-	(*RevokeResponse)(nil),        // 70: isthmus.control.v1.RevokeResponse
-	(*RenewRequest)(nil),          // 71: isthmus.control.v1.RenewRequest
-	(*RenewResponse)(nil),         // 72: isthmus.control.v1.RenewResponse
-	(*CutRequest)(nil),            // 73: isthmus.control.v1.CutRequest
-	(*CutResponse)(nil),           // 74: isthmus.control.v1.CutResponse
-	(*TrafficRequest)(nil),        // 75: isthmus.control.v1.TrafficRequest
-	(*PairTraffic)(nil),           // 76: isthmus.control.v1.PairTraffic
-	(*Ends)(nil),                  // 77: isthmus.control.v1.Ends
-	(*TrafficResponse)(nil),       // 78: isthmus.control.v1.TrafficResponse
-	(*SitePair)(nil),              // 79: isthmus.control.v1.SitePair
-	(*HoldersMessage)(nil),        // 80: isthmus.control.v1.HoldersMessage
+	(*SessionLimitRequest)(nil),   // 3: isthmus.control.v1.SessionLimitRequest
+	(*SessionLimitResponse)(nil),  // 4: isthmus.control.v1.SessionLimitResponse
+	(*Process)(nil),               // 5: isthmus.control.v1.Process
+	(*AccessPoint)(nil),           // 6: isthmus.control.v1.AccessPoint
+	(*Principal)(nil),             // 7: isthmus.control.v1.Principal
+	(*Fault)(nil),                 // 8: isthmus.control.v1.Fault
+	(*RegisterRequest)(nil),       // 9: isthmus.control.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 10: isthmus.control.v1.RegisterResponse
+	(*WithdrawRequest)(nil),       // 11: isthmus.control.v1.WithdrawRequest
+	(*Withdrawal)(nil),            // 12: isthmus.control.v1.Withdrawal
+	(*WithdrawResponse)(nil),      // 13: isthmus.control.v1.WithdrawResponse
+	(*Publication)(nil),           // 14: isthmus.control.v1.Publication
+	(*PublishRequest)(nil),        // 15: isthmus.control.v1.PublishRequest
+	(*PublishResponse)(nil),       // 16: isthmus.control.v1.PublishResponse
+	(*UnpublishRequest)(nil),      // 17: isthmus.control.v1.UnpublishRequest
+	(*UnpublishResponse)(nil),     // 18: isthmus.control.v1.UnpublishResponse
+	(*LookupNameRequest)(nil),     // 19: isthmus.control.v1.LookupNameRequest
+	(*LookupNameResponse)(nil),    // 20: isthmus.control.v1.LookupNameResponse
+	(*ResolveRequest)(nil),        // 21: isthmus.control.v1.ResolveRequest
+	(*Question)(nil),              // 22: isthmus.control.v1.Question
+	(*ResolveResponse)(nil),       // 23: isthmus.control.v1.ResolveResponse
+	(*Answer)(nil),                // 24: isthmus.control.v1.Answer
+	(*Memory)(nil),                // 25: isthmus.control.v1.Memory
+	(*Barred)(nil),                // 26: isthmus.control.v1.Barred
+	(*Plan)(nil),                  // 27: isthmus.control.v1.Plan
+	(*Step)(nil),                  // 28: isthmus.control.v1.Step
+	(*Rejection)(nil),             // 29: isthmus.control.v1.Rejection
+	(*AwaitRequest)(nil),          // 30: isthmus.control.v1.AwaitRequest
+	(*SignalRequest)(nil),         // 31: isthmus.control.v1.SignalRequest
+	(*Signal)(nil),                // 32: isthmus.control.v1.Signal
+	(*Reserved)(nil),              // 33: isthmus.control.v1.Reserved
+	(*ReserveResponse)(nil),       // 34: isthmus.control.v1.ReserveResponse
+	(*Assignment)(nil),            // 35: isthmus.control.v1.Assignment
+	(*SignalEvent)(nil),           // 36: isthmus.control.v1.SignalEvent
+	(*ReflectorsRequest)(nil),     // 37: isthmus.control.v1.ReflectorsRequest
+	(*ReflectorsResponse)(nil),    // 38: isthmus.control.v1.ReflectorsResponse
+	(*CallBackRequest)(nil),       // 39: isthmus.control.v1.CallBackRequest
+	(*CallBackResponse)(nil),      // 40: isthmus.control.v1.CallBackResponse
+	(*ReportRequest)(nil),         // 41: isthmus.control.v1.ReportRequest
+	(*ReportResponse)(nil),        // 42: isthmus.control.v1.ReportResponse
+	(*Profile)(nil),               // 43: isthmus.control.v1.Profile
+	(*Rules)(nil),                 // 44: isthmus.control.v1.Rules
+	(*JoinRequest)(nil),           // 45: isthmus.control.v1.JoinRequest
+	(*MeasureRequest)(nil),        // 46: isthmus.control.v1.MeasureRequest
+	(*Measurement)(nil),           // 47: isthmus.control.v1.Measurement
+	(*Finding)(nil),               // 48: isthmus.control.v1.Finding
+	(*JoinResponse)(nil),          // 49: isthmus.control.v1.JoinResponse
+	(*OfferRequest)(nil),          // 50: isthmus.control.v1.OfferRequest
+	(*RateLimit)(nil),             // 51: isthmus.control.v1.RateLimit
+	(*OfferResponse)(nil),         // 52: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),          // 53: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),         // 54: isthmus.control.v1.EnterResponse
+	(*Encryption)(nil),            // 55: isthmus.control.v1.Encryption
+	(*CarryRequest)(nil),          // 56: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 57: isthmus.control.v1.CarryResponse
+	(*AccountRequest)(nil),        // 58: isthmus.control.v1.AccountRequest
+	(*AccountResponse)(nil),       // 59: isthmus.control.v1.AccountResponse
+	(*LinkAccount)(nil),           // 60: isthmus.control.v1.LinkAccount
+	(*StatusRequest)(nil),         // 61: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 62: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 63: isthmus.control.v1.DecideRequest
+	(*HostOffer)(nil),             // 64: isthmus.control.v1.HostOffer
+	(*Host)(nil),                  // 65: isthmus.control.v1.Host
+	(*HostList)(nil),              // 66: isthmus.control.v1.HostList
+	(*BrokerSession)(nil),         // 67: isthmus.control.v1.BrokerSession
+	(*HostsRequest)(nil),          // 68: isthmus.control.v1.HostsRequest
+	(*HostsTaken)(nil),            // 69: isthmus.control.v1.HostsTaken
+	(*RevocationList)(nil),        // 70: isthmus.control.v1.RevocationList
+	(*RevocationTaken)(nil),       // 71: isthmus.control.v1.RevocationTaken
+	(*RevokeResponse)(nil),        // 72: isthmus.control.v1.RevokeResponse
+	(*RenewRequest)(nil),          // 73: isthmus.control.v1.RenewRequest
+	(*RenewResponse)(nil),         // 74: isthmus.control.v1.RenewResponse
+	(*CutRequest)(nil),            // 75: isthmus.control.v1.CutRequest
+	(*CutResponse)(nil),           // 76: isthmus.control.v1.CutResponse
+	(*TrafficRequest)(nil),        // 77: isthmus.control.v1.TrafficRequest
+	(*PairTraffic)(nil),           // 78: isthmus.control.v1.PairTraffic
+	(*Ends)(nil),                  // 79: isthmus.control.v1.Ends
+	(*TrafficResponse)(nil),       // 80: isthmus.control.v1.TrafficResponse
+	(*SitePair)(nil),              // 81: isthmus.control.v1.SitePair
+	(*HoldersMessage)(nil),        // 82: isthmus.control.v1.HoldersMessage
 }
 var file_control_proto_depIdxs = []int32{
-	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
-	5,  // 1: isthmus.control.v1.AccessPoint.principal:type_name -> isthmus.control.v1.Principal
-	4,  // 2: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
-	6,  // 3: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
-	5,  // 4: isthmus.control.v1.RegisterResponse.principals:type_name -> isthmus.control.v1.Principal
-	10, // 5: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
-	3,  // 6: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
-	3,  // 7: isthmus.control.v1.Publication.process:type_name -> isthmus.control.v1.Process
-	12, // 8: isthmus.control.v1.PublishRequest.names:type_name -> isthmus.control.v1.Publication
-	6,  // 9: isthmus.control.v1.PublishResponse.faults:type_name -> isthmus.control.v1.Fault
-	12, // 10: isthmus.control.v1.UnpublishRequest.names:type_name -> isthmus.control.v1.Publication
-	6,  // 11: isthmus.control.v1.UnpublishResponse.faults:type_name -> isthmus.control.v1.Fault
-	3,  // 12: isthmus.control.v1.LookupNameResponse.owner:type_name -> isthmus.control.v1.Process
-	20, // 13: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
-	3,  // 14: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
-	22, // 15: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
-	25, // 16: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
-	6,  // 17: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
-	4,  // 18: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
-	25, // 19: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
-	23, // 20: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
-	24, // 21: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
-	26, // 22: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
-	27, // 23: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
-	3,  // 24: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
-	3,  // 25: isthmus.control.v1.SignalRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 26: isthmus.control.v1.SignalRequest.target:type_name -> isthmus.control.v1.Process
-	3,  // 27: isthmus.control.v1.Signal.asker:type_name -> isthmus.control.v1.Process
-	3,  // 28: isthmus.control.v1.Signal.target:type_name -> isthmus.control.v1.Process
-	33, // 29: isthmus.control.v1.Signal.relay:type_name -> isthmus.control.v1.Assignment
-	5,  // 30: isthmus.control.v1.Signal.asker_principal:type_name -> isthmus.control.v1.Principal
-	5,  // 31: isthmus.control.v1.Signal.target_principal:type_name -> isthmus.control.v1.Principal
-	33, // 32: isthmus.control.v1.Reserved.relay:type_name -> isthmus.control.v1.Assignment
-	49, // 33: isthmus.control.v1.Assignment.limit:type_name -> isthmus.control.v1.RateLimit
+	5,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
+	7,  // 1: isthmus.control.v1.AccessPoint.principal:type_name -> isthmus.control.v1.Principal
+	6,  // 2: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
+	8,  // 3: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
+	7,  // 4: isthmus.control.v1.RegisterResponse.principals:type_name -> isthmus.control.v1.Principal
+	12, // 5: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
+	5,  // 6: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
+	5,  // 7: isthmus.control.v1.Publication.process:type_name -> isthmus.control.v1.Process
+	14, // 8: isthmus.control.v1.PublishRequest.names:type_name -> isthmus.control.v1.Publication
+	8,  // 9: isthmus.control.v1.PublishResponse.faults:type_name -> isthmus.control.v1.Fault
+	14, // 10: isthmus.control.v1.UnpublishRequest.names:type_name -> isthmus.control.v1.Publication
+	8,  // 11: isthmus.control.v1.UnpublishResponse.faults:type_name -> isthmus.control.v1.Fault
+	5,  // 12: isthmus.control.v1.LookupNameResponse.owner:type_name -> isthmus.control.v1.Process
+	22, // 13: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
+	5,  // 14: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
+	24, // 15: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
+	27, // 16: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
+	8,  // 17: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
+	6,  // 18: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
+	27, // 19: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
+	25, // 20: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
+	26, // 21: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
+	28, // 22: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
+	29, // 23: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
+	5,  // 24: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
+	5,  // 25: isthmus.control.v1.SignalRequest.asker:type_name -> isthmus.control.v1.Process
+	5,  // 26: isthmus.control.v1.SignalRequest.target:type_name -> isthmus.control.v1.Process
+	5,  // 27: isthmus.control.v1.Signal.asker:type_name -> isthmus.control.v1.Process
+	5,  // 28: isthmus.control.v1.Signal.target:type_name -> isthmus.control.v1.Process
+	35, // 29: isthmus.control.v1.Signal.relay:type_name -> isthmus.control.v1.Assignment
+	7,  // 30: isthmus.control.v1.Signal.asker_principal:type_name -> isthmus.control.v1.Principal
+	7,  // 31: isthmus.control.v1.Signal.target_principal:type_name -> isthmus.control.v1.Principal
+	35, // 32: isthmus.control.v1.Reserved.relay:type_name -> isthmus.control.v1.Assignment
+	51, // 33: isthmus.control.v1.Assignment.limit:type_name -> isthmus.control.v1.RateLimit
 	0,  // 34: isthmus.control.v1.SignalEvent.kind:type_name -> isthmus.control.v1.SignalEvent.Kind
-	33, // 35: isthmus.control.v1.SignalEvent.relay:type_name -> isthmus.control.v1.Assignment
-	6,  // 36: isthmus.control.v1.SignalEvent.fault:type_name -> isthmus.control.v1.Fault
+	35, // 35: isthmus.control.v1.SignalEvent.relay:type_name -> isthmus.control.v1.Assignment
+	8,  // 36: isthmus.control.v1.SignalEvent.fault:type_name -> isthmus.control.v1.Fault
 	1,  // 37: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
-	3,  // 38: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
-	6,  // 39: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	42, // 40: isthmus.control.v1.Profile.ipv6_rules:type_name -> isthmus.control.v1.Rules
-	41, // 41: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	45, // 42: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
-	46, // 43: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	49, // 44: isthmus.control.v1.OfferRequest.limit:type_name -> isthmus.control.v1.RateLimit
-	49, // 45: isthmus.control.v1.OfferRequest.project_limit:type_name -> isthmus.control.v1.RateLimit
-	62, // 46: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
-	41, // 47: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	53, // 48: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
-	3,  // 49: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 50: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	49, // 51: isthmus.control.v1.CarryResponse.limit:type_name -> isthmus.control.v1.RateLimit
-	3,  // 52: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
-	58, // 53: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
-	5,  // 54: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
+	5,  // 38: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
+	8,  // 39: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
+	44, // 40: isthmus.control.v1.Profile.ipv6_rules:type_name -> isthmus.control.v1.Rules
+	43, // 41: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	47, // 42: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	48, // 43: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	51, // 44: isthmus.control.v1.OfferRequest.limit:type_name -> isthmus.control.v1.RateLimit
+	51, // 45: isthmus.control.v1.OfferRequest.project_limit:type_name -> isthmus.control.v1.RateLimit
+	64, // 46: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
+	43, // 47: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	55, // 48: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
+	5,  // 49: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	5,  // 50: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	51, // 51: isthmus.control.v1.CarryResponse.limit:type_name -> isthmus.control.v1.RateLimit
+	5,  // 52: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
+	60, // 53: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
+	7,  // 54: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
 	2,  // 55: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
-	62, // 56: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
-	63, // 57: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	65, // 58: isthmus.control.v1.HostList.brokers:type_name -> isthmus.control.v1.BrokerSession
-	3,  // 59: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
-	76, // 60: isthmus.control.v1.TrafficRequest.pairs:type_name -> isthmus.control.v1.PairTraffic
-	77, // 61: isthmus.control.v1.TrafficRequest.ends:type_name -> isthmus.control.v1.Ends
-	79, // 62: isthmus.control.v1.TrafficResponse.sites:type_name -> isthmus.control.v1.SitePair
-	7,  // 63: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 64: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 65: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 66: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 67: isthmus.control.v1.Directory.Signal:input_type -> isthmus.control.v1.SignalRequest
-	29, // 68: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.SignalRequest
-	35, // 69: isthmus.control.v1.Directory.Reflectors:input_type -> isthmus.control.v1.ReflectorsRequest
-	37, // 70: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 71: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 72: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 73: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	39, // 74: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	66, // 75: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	43, // 76: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	64, // 77: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	48, // 78: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	75, // 79: isthmus.control.v1.Traffic.Report:input_type -> isthmus.control.v1.TrafficRequest
-	37, // 80: isthmus.control.v1.Reflector.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	51, // 81: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	54, // 82: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	56, // 83: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
-	30, // 84: isthmus.control.v1.Target.Signal:input_type -> isthmus.control.v1.Signal
-	30, // 85: isthmus.control.v1.Target.Reserve:input_type -> isthmus.control.v1.Signal
-	44, // 86: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	59, // 87: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	61, // 88: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	68, // 89: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
-	68, // 90: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
-	71, // 91: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
-	73, // 92: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
-	80, // 93: isthmus.control.v1.Trust.Holders:input_type -> isthmus.control.v1.HoldersMessage
-	8,  // 94: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 95: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 96: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 97: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	34, // 98: isthmus.control.v1.Directory.Signal:output_type -> isthmus.control.v1.SignalEvent
-	31, // 99: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
-	36, // 100: isthmus.control.v1.Directory.Reflectors:output_type -> isthmus.control.v1.ReflectorsResponse
-	38, // 101: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 102: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 103: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 104: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	40, // 105: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	64, // 106: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	47, // 107: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	67, // 108: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	50, // 109: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	78, // 110: isthmus.control.v1.Traffic.Report:output_type -> isthmus.control.v1.TrafficResponse
-	38, // 111: isthmus.control.v1.Reflector.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	52, // 112: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	55, // 113: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	57, // 114: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
-	34, // 115: isthmus.control.v1.Target.Signal:output_type -> isthmus.control.v1.SignalEvent
-	32, // 116: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
-	45, // 117: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	60, // 118: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 119: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	70, // 120: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
-	69, // 121: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
-	72, // 122: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
-	74, // 123: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
-	80, // 124: isthmus.control.v1.Trust.Holders:output_type -> isthmus.control.v1.HoldersMessage
-	94, // [94:125] is the sub-list for method output_type
-	63, // [63:94] is the sub-list for method input_type
+	64, // 56: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	65, // 57: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	67, // 58: isthmus.control.v1.HostList.brokers:type_name -> isthmus.control.v1.BrokerSession
+	5,  // 59: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
+	78, // 60: isthmus.control.v1.TrafficRequest.pairs:type_name -> isthmus.control.v1.PairTraffic
+	79, // 61: isthmus.control.v1.TrafficRequest.ends:type_name -> isthmus.control.v1.Ends
+	81, // 62: isthmus.control.v1.TrafficResponse.sites:type_name -> isthmus.control.v1.SitePair
+	9,  // 63: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	11, // 64: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	21, // 65: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	30, // 66: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	31, // 67: isthmus.control.v1.Directory.Signal:input_type -> isthmus.control.v1.SignalRequest
+	31, // 68: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.SignalRequest
+	37, // 69: isthmus.control.v1.Directory.Reflectors:input_type -> isthmus.control.v1.ReflectorsRequest
+	39, // 70: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	15, // 71: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	17, // 72: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	19, // 73: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	41, // 74: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	68, // 75: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	45, // 76: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	66, // 77: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	50, // 78: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	77, // 79: isthmus.control.v1.Traffic.Report:input_type -> isthmus.control.v1.TrafficRequest
+	39, // 80: isthmus.control.v1.Reflector.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	53, // 81: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	56, // 82: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	58, // 83: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
+	3,  // 84: isthmus.control.v1.Nodes.SessionLimit:input_type -> isthmus.control.v1.SessionLimitRequest
+	32, // 85: isthmus.control.v1.Target.Signal:input_type -> isthmus.control.v1.Signal
+	32, // 86: isthmus.control.v1.Target.Reserve:input_type -> isthmus.control.v1.Signal
+	46, // 87: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	61, // 88: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	63, // 89: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	70, // 90: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
+	70, // 91: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
+	73, // 92: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
+	75, // 93: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
+	82, // 94: isthmus.control.v1.Trust.Holders:input_type -> isthmus.control.v1.HoldersMessage
+	10, // 95: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	13, // 96: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	23, // 97: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	24, // 98: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	36, // 99: isthmus.control.v1.Directory.Signal:output_type -> isthmus.control.v1.SignalEvent
+	33, // 100: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
+	38, // 101: isthmus.control.v1.Directory.Reflectors:output_type -> isthmus.control.v1.ReflectorsResponse
+	40, // 102: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	16, // 103: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	18, // 104: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	20, // 105: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	42, // 106: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	66, // 107: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	49, // 108: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	69, // 109: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	52, // 110: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	80, // 111: isthmus.control.v1.Traffic.Report:output_type -> isthmus.control.v1.TrafficResponse
+	40, // 112: isthmus.control.v1.Reflector.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	54, // 113: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	57, // 114: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	59, // 115: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
+	4,  // 116: isthmus.control.v1.Nodes.SessionLimit:output_type -> isthmus.control.v1.SessionLimitResponse
+	36, // 117: isthmus.control.v1.Target.Signal:output_type -> isthmus.control.v1.SignalEvent
+	34, // 118: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
+	47, // 119: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	62, // 120: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	27, // 121: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	72, // 122: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
+	71, // 123: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
+	74, // 124: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
+	76, // 125: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
+	82, // 126: isthmus.control.v1.Trust.Holders:output_type -> isthmus.control.v1.HoldersMessage
+	95, // [95:127] is the sub-list for method output_type
+	63, // [63:95] is the sub-list for method input_type
 	63, // [63:63] is the sub-list for extension type_name
 	63, // [63:63] is the sub-list for extension extendee
 	0,  // [0:63] is the sub-list for field type_name
@@ -5977,7 +6074,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   78,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   9,
 		},

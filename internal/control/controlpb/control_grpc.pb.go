@@ -1145,9 +1145,10 @@ var Reflector_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Nodes_Enter_FullMethodName   = "/isthmus.control.v1.Nodes/Enter"
-	Nodes_Carry_FullMethodName   = "/isthmus.control.v1.Nodes/Carry"
-	Nodes_Account_FullMethodName = "/isthmus.control.v1.Nodes/Account"
+	Nodes_Enter_FullMethodName        = "/isthmus.control.v1.Nodes/Enter"
+	Nodes_Carry_FullMethodName        = "/isthmus.control.v1.Nodes/Carry"
+	Nodes_Account_FullMethodName      = "/isthmus.control.v1.Nodes/Account"
+	Nodes_SessionLimit_FullMethodName = "/isthmus.control.v1.Nodes/SessionLimit"
 )
 
 // NodesClient is the client API for Nodes service.
@@ -1167,6 +1168,9 @@ type NodesClient interface {
 	// Account reports the traffic of links of a process of the node that are over
 	// and that no daemon carried, for the site's audit log.
 	Account(ctx context.Context, in *AccountRequest, opts ...grpc.CallOption) (*AccountResponse, error)
+	// SessionLimit reports that the NAT before the site lets no new connection of the
+	// node through, while those that exist go on.
+	SessionLimit(ctx context.Context, in *SessionLimitRequest, opts ...grpc.CallOption) (*SessionLimitResponse, error)
 }
 
 type nodesClient struct {
@@ -1207,6 +1211,16 @@ func (c *nodesClient) Account(ctx context.Context, in *AccountRequest, opts ...g
 	return out, nil
 }
 
+func (c *nodesClient) SessionLimit(ctx context.Context, in *SessionLimitRequest, opts ...grpc.CallOption) (*SessionLimitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionLimitResponse)
+	err := c.cc.Invoke(ctx, Nodes_SessionLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodesServer is the server API for Nodes service.
 // All implementations must embed UnimplementedNodesServer
 // for forward compatibility.
@@ -1224,6 +1238,9 @@ type NodesServer interface {
 	// Account reports the traffic of links of a process of the node that are over
 	// and that no daemon carried, for the site's audit log.
 	Account(context.Context, *AccountRequest) (*AccountResponse, error)
+	// SessionLimit reports that the NAT before the site lets no new connection of the
+	// node through, while those that exist go on.
+	SessionLimit(context.Context, *SessionLimitRequest) (*SessionLimitResponse, error)
 	mustEmbedUnimplementedNodesServer()
 }
 
@@ -1242,6 +1259,9 @@ func (UnimplementedNodesServer) Carry(context.Context, *CarryRequest) (*CarryRes
 }
 func (UnimplementedNodesServer) Account(context.Context, *AccountRequest) (*AccountResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Account not implemented")
+}
+func (UnimplementedNodesServer) SessionLimit(context.Context, *SessionLimitRequest) (*SessionLimitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SessionLimit not implemented")
 }
 func (UnimplementedNodesServer) mustEmbedUnimplementedNodesServer() {}
 func (UnimplementedNodesServer) testEmbeddedByValue()               {}
@@ -1318,6 +1338,24 @@ func _Nodes_Account_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Nodes_SessionLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodesServer).SessionLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Nodes_SessionLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodesServer).SessionLimit(ctx, req.(*SessionLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Nodes_ServiceDesc is the grpc.ServiceDesc for Nodes service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1336,6 +1374,10 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Account",
 			Handler:    _Nodes_Account_Handler,
+		},
+		{
+			MethodName: "SessionLimit",
+			Handler:    _Nodes_SessionLimit_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

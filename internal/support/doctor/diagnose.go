@@ -20,6 +20,7 @@ func Diagnose(o Observations) []Finding {
 	all = append(all, services(o)...)
 	all = append(all, session(o)...)
 	all = append(all, outside(o)...)
+	all = append(all, fullNAT(o)...)
 	all = append(all, ipv6(o)...)
 	all = append(all, datagrams(o)...)
 	all = append(all, amounts(o)...)

@@ -33,6 +33,20 @@ func translated(o Observations) []Finding {
 	return nil
 }
 
+// fullNAT reports what the site has seen of a NAT that has room for few sessions. A test would have
+// to fill it, while jobs run.
+func fullNAT(o Observations) []Finding {
+	n := o.profile().Sessions
+	if n == 0 {
+		return nil
+	}
+	return []Finding{{Layer: "NAT", Target: "links of this site", Status: Warning, Class: NATFull,
+		Evidence: "within the last 10 minutes new connections to a proxy got no answer, while an older one to the same port did",
+		Meaning:  fmt.Sprintf("the NAT before this site lets no new connections through beyond about %d of a node; relays share those that there are, and nothing else is tried", n),
+		Device:   "the NAT of this site, or one beyond it",
+		Fix:      "ask for more sessions, or for more ports, for this host; or for a range of ports to be opened to it (--firewall-request)"}}
+}
+
 // dependence is whether mappings depend on the destination (RFC 4787, section 4.1).
 type dependence int
 

@@ -63,6 +63,7 @@ const (
 	UDPSlow        Class = "udp-slow"
 	TCPOptions     Class = "tcp-options"
 	NATSymmetric   Class = "nat-symmetric"
+	NATFull        Class = "nat-full"
 	InboundRefused Class = "inbound-refused"
 	InboundDropped Class = "inbound-dropped"
 	NAT            Class = "nat"
@@ -108,6 +109,7 @@ var classes = []struct {
 	{UDPSlow, 0, "datagrams are held to a low rate"},
 	{TCPOptions, 0, "options are taken out of TCP connections"},
 	{NATSymmetric, 0, "the NAT takes another port for every destination"},
+	{NATFull, 0, "the NAT lately let no new connection through, while others lived"},
 	{InboundRefused, 0, "connections from outside are refused with a reset or an ICMP error"},
 	{InboundDropped, 0, "connections from outside vanish"},
 	{NAT, 0, "a NAT changes this host's address"},
