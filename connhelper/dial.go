@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/connhelper/race"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
@@ -30,10 +31,11 @@ type readyConn struct {
 	useless func() // if not nil, called when the link's handshake fails on it
 }
 
-// Drop closes a connection that is not wanted.
+// Drop closes a connection that is not wanted, by a reset: a NAT forgets it sooner than one that
+// ended.
 func (c readyConn) Drop() {
 	if c.conn != nil {
-		c.conn.Close()
+		carrier.Reset(c.conn)
 	}
 	if c.handed != nil {
 		c.handed(nil, 0, errDropped)

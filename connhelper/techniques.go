@@ -195,11 +195,11 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	}
 	begun := time.Now()
 	if _, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED); err != nil {
-		c.Close()
+		carrier.Reset(c)
 		return readyConn{}, err
 	}
 	if time.Since(begun) > ticketTime { // the target waited for its turn
-		c.Close()
+		carrier.Reset(c)
 		if c, limits, err = h.outbound.reach(ctx, f, j); err != nil {
 			return readyConn{}, &proxyError{assigned.Relay.Proxy, err}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -59,8 +60,15 @@ type connected[C io.Closer] struct {
 	by   attempt
 }
 
-// Close implements io.Closer.
-func (c connected[C]) Close() error { return c.conn.Close() }
+// Close implements io.Closer, for a connection that another was faster than: a NAT forgets it sooner
+// after a reset.
+func (c connected[C]) Close() error {
+	if conn, is := any(c.conn).(net.Conn); is {
+		Reset(conn)
+		return nil
+	}
+	return c.conn.Close()
+}
 
 // A dialling makes an attempt. It calls reached whenever the other end has answered although more is
 // to be done.

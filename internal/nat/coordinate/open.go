@@ -126,14 +126,14 @@ func askClock(ctx context.Context, broker []netip.AddrPort) (simopen.Sample, err
 			return r, err
 		}
 		if _, r.sample, err = simopen.Ask(ctx, r.TCPConn); err != nil {
-			r.Close()
+			carrier.Reset(r.TCPConn)
 		}
 		return r, err
 	})
 	if err != nil {
 		return simopen.Sample{}, err
 	}
-	c.Close()
+	carrier.Reset(c.TCPConn)
 	return c.sample, nil
 }
 

@@ -186,7 +186,7 @@ func openIdleTCP(ctx context.Context, opts Options, path *patience, p point) (*i
 	}, opts.TLS)
 	if err != nil {
 		if c != nil {
-			c.Close()
+			carrier.Reset(c)
 		}
 		return nil, err
 	}

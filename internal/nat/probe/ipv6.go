@@ -45,7 +45,7 @@ func (m *measurement) lookIPv6(ctx context.Context) {
 				return c, err
 			}, m.opts.TLS)
 			if c != nil {
-				c.Close()
+				carrier.Reset(c)
 			}
 			if err != nil {
 				v.Err = shortError(err)

@@ -271,7 +271,7 @@ func (m *measurement) lookProxy(ctx context.Context) {
 	}
 	c, err := v.ask(ctx, m.waits, open, m.opts.TLS)
 	if c != nil {
-		c.Close()
+		carrier.Reset(c)
 	}
 	if err != nil {
 		v.Err = err.Error()

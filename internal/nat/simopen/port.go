@@ -125,7 +125,7 @@ func (p *Port) ask(ctx context.Context, c *connecting, reflector netip.AddrPort)
 	}
 	seen, sample, err := Ask(ctx, conn)
 	if err != nil {
-		conn.Close()
+		carrier.Reset(conn)
 		return netip.AddrPort{}, Sample{}, err
 	}
 	if err := p.keepOpen(conn); err != nil {
