@@ -433,7 +433,11 @@ func (c *callingSites) due(site overlay.SiteID, now time.Time) bool {
 
 // reportFullNAT reports to the frontal, at most once in fullReportEvery, that the NAT before the site
 // lets no new connection through.
-func (h *Helper) reportFullNAT(f *frontal, connections int) {
+func (h *Helper) reportFullNAT(connections int) {
+	f, _ := h.uplink.currentFrontal()
+	if f == nil {
+		return
+	}
 	now := time.Now()
 	if last := h.fullReported.Load(); now.Sub(time.Unix(0, last)) < fullReportEvery || !h.fullReported.CompareAndSwap(last, now.UnixNano()) {
 		return

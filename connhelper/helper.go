@@ -138,8 +138,8 @@ func New(opts Options) (*Helper, error) {
 		node: h.node, audit: h.audit, rule: opts.Rule, allowLoopback: opts.AllowLoopback, httpProxy: opts.HTTPProxy,
 		proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
 		window:  dialwindow.New(opts.Log),
-		natFull: h.reportFullNAT,
 	}
+	h.outbound.proxies.NATFull = h.reportFullNAT
 	h.sizes = &sizes{node: h.node, log: h.log}
 	h.traffic = &trafficReports{node: h.node, log: h.log, audit: h.audit, uplink: h.uplink}
 	h.offer.Store(&opts.Offer)

@@ -39,8 +39,6 @@ type outbound struct {
 	httpProxy     carrier.HTTPProxy
 	proxies       *encap.Dialer
 	window        *dialwindow.Window // of connections out of the site
-
-	natFull func(f *frontal, connections int) // called when the NAT lets no new connection through
 }
 
 // reach opens a connection to the first address that answers: by the node's own route, through the
@@ -72,9 +70,6 @@ func (d *outbound) reach(ctx context.Context, f *frontal, j journey) (c carrier.
 			route := encap.RouteOf(f.profile, proxy)
 			route.Dial = dial
 			c, form, err := d.proxies.Dial(ctx, addr, route)
-			if n, full := d.proxies.Full(); full && form == encap.Shared {
-				d.natFull(f, n)
-			}
 			return limitedStream{c, []string{form.Note()}}, err
 		}
 		c, err := dial(ctx, addr)

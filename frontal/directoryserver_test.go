@@ -600,6 +600,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 		"Report":   second(dir.Report(h.ctx(), &controlpb.ReportRequest{})),
 		"Enter":    second(nodes.Enter(h.ctx(), &controlpb.EnterRequest{})),
 		"Carry":    second(nodes.Carry(h.ctx(), &controlpb.CarryRequest{})),
+
+		"SessionLimit": second(nodes.SessionLimit(h.ctx(), &controlpb.SessionLimitRequest{})),
 	} {
 		if err = control.FromStatus(err); !errors.Is(err, overlay.ErrForbidden) || err.Error() != "frontal sitea: not permitted: admin root may not call "+call+"; helpers of sitea may" {
 			t.Errorf("%s by an admin: %v", call, err)
@@ -615,6 +617,22 @@ func TestEnter(t *testing.T) {
 	e, err := h.nodes.Enter(h.ctx(), &controlpb.EnterRequest{Software: "test"})
 	if err != nil || e.Site != "sitea" || !e.Profile.GatewayOnly || e.DataAddress != r.f.gateway.DataAddr.String() || e.Epoch != r.f.epoch || e.Epoch == 0 {
 		t.Errorf("%v, %v", e, err)
+	}
+}
+
+// What a helper reports of a full NAT is in the profile from then on.
+func TestReportOfFullNAT(t *testing.T) {
+	r := newRig(t, nil)
+	h := r.helper("a1")
+	if _, err := h.nodes.SessionLimit(h.ctx(), &controlpb.SessionLimitRequest{Connections: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	e, err := h.nodes.Enter(h.ctx(), &controlpb.EnterRequest{})
+	if err != nil || e.Profile.Sessions != maxSessions {
+		t.Errorf("%v, %v", e, err)
+	}
+	if p := r.f.joinRequest().Profile; p.Sessions != maxSessions {
+		t.Errorf("the broker is told %d", p.Sessions)
 	}
 }
 

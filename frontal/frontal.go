@@ -102,6 +102,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 
 		stopMetrics: func() {},
 	}
+	f.sessions = sessionLimit{log: log, news: func() { f.work.Go(f.joinAgain) }}
 	f.waits = limit.NewCounter[string](limit.Bounds{
 		What: "calls that wait for a process or a name", Total: cfg.Limits.Waiting, PerKey: cfg.Limits.WaitsPerNode,
 		TotalSetting: "limits.waiting", KeySetting: "limits.waiting_per_node",
@@ -161,7 +162,6 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	defer f.auditSums(true)     // when no helper can report any more
 	var sessions sync.WaitGroup // ended before the endpoint, and with it the last handler, ends
 	defer f.work.Wait()
-	defer f.gateway.Close()
 	defer f.endpoint.Close()
 	defer sessions.Wait()
 	defer f.cancel()
@@ -384,9 +384,7 @@ func (f *Frontal) sweep() {
 		gone := f.registry.Expire(now)
 		f.gateway.Expire(now)
 		f.hosts.Expire(now)
-		if f.sessions.expire(now) {
-			f.work.Go(f.joinAgain)
-		}
+		f.sessions.expire(now)
 		for _, p := range gone {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.config().Grace.String())
 		}

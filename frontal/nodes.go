@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"context"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -34,7 +35,7 @@ func (n *nodesServer) SessionLimit(ctx context.Context, req *controlpb.SessionLi
 	if _, err := n.f.helperOf(ctx, "SessionLimit"); err != nil {
 		return nil, control.Status(err)
 	}
-	n.f.natFull(int(min(req.Connections, maxSessions)))
+	n.f.sessions.seen(int(min(req.Connections, maxSessions)), time.Now())
 	return &controlpb.SessionLimitResponse{}, nil
 }
 

@@ -1,8 +1,12 @@
 package frontal
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 const (
@@ -10,22 +14,28 @@ const (
 	maxSessions   = 1 << 20          // that a helper may report
 )
 
-// sessionLimit is what is known of a NAT before the site that is full. It has no clock. Its zero
-// value is one with room.
+// sessionLimit is what is known of a NAT before the site that is full.
 type sessionLimit struct {
+	log  *slog.Logger
+	news func() // called when it is full, and when that has not been seen for long
+
 	mu          sync.Mutex // guards the fields below
 	connections uint32
 	until       time.Time
 }
 
-// seen records that the NAT let no new connection through beyond so many of a node, and reports
-// whether that is new.
-func (l *sessionLimit) seen(connections int, now time.Time) (news bool) {
+// seen records that the NAT let no new connection through beyond so many of a node.
+func (l *sessionLimit) seen(connections int, now time.Time) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	news = l.connections == 0
+	first := l.connections == 0
 	l.connections, l.until = max(l.connections, uint32(connections), 1), now.Add(sessionMemory)
-	return news
+	l.mu.Unlock()
+	if !first {
+		return
+	}
+	l.log.Warn("the NAT before the site lets no new connections through, while others live; relays share connections", "about_connections_of_a_node", connections,
+		"remedy", "raise the number of sessions, or of ports, that the NAT has for the site's hosts, or have a range of ports opened to them (profile.inbound)")
+	l.news()
 }
 
 // limit returns the number of connections, 0 if no limit was seen lately.
@@ -38,23 +48,26 @@ func (l *sessionLimit) limit(now time.Time) uint32 {
 	return l.connections
 }
 
-// expire forgets a limit that was not seen lately, and reports whether it did.
-func (l *sessionLimit) expire(now time.Time) (over bool) {
+// expire forgets a limit that was not seen lately.
+func (l *sessionLimit) expire(now time.Time) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if over = l.connections > 0 && !now.Before(l.until); over {
+	over := l.connections > 0 && !now.Before(l.until)
+	if over {
 		l.connections = 0
 	}
-	return over
+	l.mu.Unlock()
+	if over {
+		l.news()
+	}
 }
 
-// natFull records that the NAT before the site lets no new connection through, and tells the broker,
-// whose plans have only relays then.
-func (f *Frontal) natFull(connections int) {
-	if !f.sessions.seen(connections, time.Now()) {
-		return
+// awaitRoom waits until the NAT is not known to be full: a measurement would find nothing, since it
+// makes new connections. It reports whether that is so before ctx ends.
+func (l *sessionLimit) awaitRoom(ctx context.Context) bool {
+	for l.limit(time.Now()) > 0 {
+		if sleep.For(ctx, 10*time.Second) != nil {
+			return false
+		}
 	}
-	f.log.Warn("the NAT before the site lets no new connections through, while others live; relays share connections", "about_connections_of_a_node", connections,
-		"remedy", "raise the number of sessions, or of ports, that the NAT has for the site's hosts, or give the site a port range (profile.inbound)")
-	f.work.Go(f.joinAgain)
+	return ctx.Err() == nil
 }

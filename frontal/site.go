@@ -10,7 +10,6 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
-	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -26,7 +25,7 @@ func (f *Frontal) profile() overlay.SiteProfile {
 func (f *Frontal) newMeasure() *measure.Monitor {
 	return measure.New(measure.Options{
 		Site: f.site, Settings: f.measureSettings, Log: f.log,
-		AwaitBroker: f.awaitMeasurable, AwaitHelper: f.registry.AwaitHelper,
+		AwaitBroker: func(ctx context.Context) bool { return f.sessions.awaitRoom(ctx) && f.up.Await(ctx) != nil }, AwaitHelper: f.registry.AwaitHelper,
 		Grid: askBroker{f}, HTTPProxy: f.httpProxy, TLS: f.dataTLS,
 		IsReached: func() bool { return f.gateway.PublicAddr.IsValid() },
 		Adopted: func(changed bool) {
@@ -36,18 +35,6 @@ func (f *Frontal) newMeasure() *measure.Monitor {
 			}
 		},
 	})
-}
-
-// awaitMeasurable waits until the site can be measured: there is a broker, and the NAT before the site
-// is not full, for the new connections of a measurement would find nothing. It reports whether that is
-// so before ctx ends.
-func (f *Frontal) awaitMeasurable(ctx context.Context) bool {
-	for f.sessions.limit(time.Now()) > 0 {
-		if sleep.For(ctx, 10*time.Second) != nil {
-			return false
-		}
-	}
-	return f.up.Await(ctx) != nil
 }
 
 // newGateway returns the gateway for the data of nodes without a route out.
@@ -65,7 +52,7 @@ func (f *Frontal) newGateway(quota *ratelimit.Limiter) *gateway.Gateway {
 		Reflectors: func(ctx context.Context) (*controlpb.ReflectorsResponse, error) {
 			return f.reflectors(ctx, &controlpb.ReflectorsRequest{})
 		},
-		NATFull: f.natFull,
+		NATFull: func(connections int) { f.sessions.seen(connections, time.Now()) },
 		Life:    f.ctx, Open: f.open, Work: &f.work,
 	})
 }

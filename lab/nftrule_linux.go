@@ -292,6 +292,9 @@ func (r *ruleReader) conntrack() {
 			bits |= ctStates[name]
 		}
 		r.ctBits(expr.CtKeySTATE, bits)
+	case "count": // of the flows that reached the rule and live
+		r.expect("over")
+		r.add(&expr.Connlimit{Count: uint32(r.count(r.next())), Flags: expr.NFT_CONNLIMIT_F_INV})
 	case "status":
 		r.expect("dnat")
 		r.ctBits(expr.CtKeySTATUS, statusDNAT)

@@ -18,6 +18,10 @@ var poor = []preset{
 			"netfilter/nf_conntrack_tcp_loose":               "0",
 		},
 	},
+	{ // of the whole site
+		name: "nat-64-sessions", nat: masquerade,
+		forward: slices.Concat([]string{`oifname WAN ct state new ct count over 64 drop`}, stateful),
+	},
 	{
 		name: "syn-rate-5",
 		forward: slices.Concat([]string{

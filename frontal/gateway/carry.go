@@ -115,11 +115,7 @@ func (g *Gateway) dialAny(ctx context.Context, c *carry) (carrier.Stream, error)
 // dialOutward dials one address; a proxy in whichever form gets through.
 func (g *Gateway) dialOutward(ctx context.Context, to outward) (carrier.Stream, encap.Form, error) {
 	if to.proxy && g.proxies != nil {
-		c, form, err := g.proxies.Dial(ctx, to.String(), g.wayOut())
-		if n, full := g.proxies.Full(); full && form == encap.Shared {
-			g.natFull(n)
-		}
-		return c, form, err
+		return g.proxies.Dial(ctx, to.String(), g.wayOut())
 	}
 	c, err := g.Dial(ctx, to.String())
 	if err != nil {

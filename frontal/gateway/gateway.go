@@ -73,7 +73,7 @@ type Options struct {
 	Up         *uplink.Set
 	Reflectors func(context.Context) (*controlpb.ReflectorsResponse, error)
 
-	NATFull func(connections int) // called when the NAT before the site lets no new connection through
+	NATFull func(connections int) // see encap.Dialer
 
 	Life context.Context // ends with the frontal, and with it everything carried
 	Open context.Context // ends before Life when the frontal drains: no new links
@@ -109,7 +109,6 @@ type Gateway struct {
 	httpProxy carrier.HTTPProxy
 	window    *dialwindow.Window // of connections out of the site
 	proxies   *encap.Dialer      // dials the grid's proxies
-	natFull   func(connections int)
 
 	// The gateway as an end of coordinated traversals.
 	traversals traversals
@@ -142,7 +141,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{
 		site: o.Site, who: o.Who, log: o.Log, settings: o.Settings, profile: o.Profile, askReflectors: o.Reflectors,
 		registry: o.Registry, resolver: o.Resolver, up: o.Up, ctx: o.Life, open: o.Open, work: o.Work,
-		httpProxy: o.HTTPProxy, window: dialwindow.New(o.Log), proxies: encap.NewDialer(o.ProxyTLS), natFull: o.NATFull,
+		httpProxy: o.HTTPProxy, window: dialwindow.New(o.Log), proxies: encap.NewDialer(o.ProxyTLS),
 		traversals: newTraversals(o.Limits), reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
 		Bounds:  standardBounds,
 		allowed: newAllowed(o.Settings().Rule, AllowedFor),
@@ -159,6 +158,7 @@ func New(o Options) *Gateway {
 	g.nodes = accept.NewHalfOpen(o.Limits.halfOpen("data connections of nodes whose first frame has not arrived"), refused)
 	g.outside = accept.NewHalfOpen(o.Limits.halfOpen("data connections from outside whose first frame has not arrived"), refused)
 	g.NewEnd, g.Dial = g.Side, g.dialOut
+	g.proxies.NATFull = o.NATFull
 	return g
 }
 
@@ -171,9 +171,6 @@ func (g *Gateway) dialOut(ctx context.Context, addr string) (*net.TCPConn, error
 		return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
 	})
 }
-
-// Close ends the connections to proxies that relays share.
-func (g *Gateway) Close() { g.proxies.Close() }
 
 // Reload applies new settings and limits.
 func (g *Gateway) Reload(l Limits, rules quota.Rules) {

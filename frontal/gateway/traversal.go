@@ -109,6 +109,10 @@ func (g *Gateway) Start() error {
 	}
 	g.work.Go(func() { coordinate.ServeEngine(g.ctx, g.engine, g.log) })
 	g.work.Go(func() { g.portPool.Serve(g.ctx) })
+	g.work.Go(func() {
+		<-g.ctx.Done()
+		g.proxies.Close()
+	})
 	return nil
 }
 

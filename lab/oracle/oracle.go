@@ -201,6 +201,7 @@ var unforeseen = map[string]kind{
 	"udp-dies":                  {letter: 'F', udp: true, slow: true},
 	"idle-20s":                  {letter: 'F', udp: true},
 	"syn-rate-5":                {letter: 'F', udp: true},
+	"nat-64-sessions":           {letter: 'N', udp: true},
 	"same-nat-no-hairpin":       {letter: 'N', udp: true, shared: true},
 	"overlapping-subnets":       {letter: 'N', udp: true},
 	"ipv6-only":                 {letter: 'Z', ipv6: true},

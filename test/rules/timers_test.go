@@ -76,6 +76,7 @@ var shortTimers = map[string]string{
 	"internal/carrier/encap goodbyeTime":      bye,
 	"internal/carrier/encap stagger":          beside,
 	"internal/carrier/encap tryBound":         open,
+	"internal/carrier/encap unansweredAfter":  beside,
 	"internal/control AskBrokerIdle":          beside,
 	"internal/control answerTime":             least,
 	"internal/control claimTime":              least,

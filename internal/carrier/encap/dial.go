@@ -71,6 +71,10 @@ func (r Route) forms() []Form {
 type Dialer struct {
 	tls func() *tls.Config // nil: only plain connections
 
+	// NATFull, if not nil, is called when a relay shares a connection since the NAT lets no new one
+	// through, with about how many there had been. It must not block. Set it before the first Dial.
+	NATFull func(connections int)
+
 	unansweredAfter time.Duration // see the constant; tests shorten it
 
 	work sync.WaitGroup // what Close waits for
@@ -116,7 +120,11 @@ func NewDialer(config func() *tls.Config) *Dialer {
 // Where a NAT may have no room for another session, relays may share a connection (see flows).
 func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream, Form, error) {
 	if r.NAT && r.HTTPProxy.Addr == "" {
-		return d.dialThroughNAT(ctx, addr, r)
+		c, form, err := d.dialThroughNAT(ctx, addr, r)
+		if n, full := d.full(); full && form == Shared && d.NATFull != nil {
+			d.NATFull(n)
+		}
+		return c, form, err
 	}
 	return d.dialOwn(ctx, addr, r)
 }

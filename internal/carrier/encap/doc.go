@@ -7,6 +7,8 @@
 // through to which proxy. A plain connection is preferred because the kernel can splice it and it
 // can be handed to another process.
 //
+// Behind a NAT that has no room for more sessions, relays are streams of one connection (flows.go).
+//
 // Neither form provides confidentiality that matters: links are encrypted from process to process.
 // The server's certificate is that of the grid, so that a middlebox that terminates TLS is
 // detected; the client presents none, because its ticket says what it may do.

@@ -114,9 +114,9 @@ func (d *Dialer) shareOf(at place) (sh *share, mux *yamux.Session, must bool) {
 	return sh, mux, sh.flows.share(mux != nil, now) && now.After(sh.unshared)
 }
 
-// Full reports whether the NAT on the way to some proxy lets no new connection through, and how many
+// full reports whether the NAT on the way to some proxy lets no new connection through, and how many
 // there had been.
-func (d *Dialer) Full() (connections int, full bool) {
+func (d *Dialer) full() (connections int, full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, sh := range d.shares {
