@@ -120,8 +120,8 @@ func natDialer(t *testing.T, s *sharingServer, room int32) (*Dialer, *fullNAT, R
 func TestRelaysShareWhereNATIsFull(t *testing.T) {
 	s := serveShared(t, false)
 	d, nat, route := natDialer(t, s, 20)
-	var told atomic.Int32
-	d.NATFull = func(connections int) { told.Store(int32(connections)) }
+	told, calls := 0, 0
+	d.NATFull = func(connections int) { told, calls = connections, calls+1 }
 	d.unansweredAfter = time.Hour // there is room
 	var open sync.WaitGroup
 	connect := func() Form {
@@ -148,8 +148,8 @@ func TestRelaysShareWhereNATIsFull(t *testing.T) {
 	if n := nat.dials.Load(); n != 20+fullAfter {
 		t.Errorf("%d dials, want no more after %d without an answer", n, fullAfter)
 	}
-	if n := told.Load(); n != 19 {
-		t.Errorf("full after %d connections", n)
+	if told != 19 || calls != 100-fullAfter+1 {
+		t.Errorf("told %d times that the NAT is full, with %d connections", calls, told)
 	}
 	open.Wait()
 	if n := s.accepted.Load(); n != 20 {
@@ -187,7 +187,11 @@ func TestDeadProxyIsNotFullNAT(t *testing.T) {
 		talk(t, c)
 	}
 	d.unansweredAfter = time.Millisecond
-	d.shares[place{addr: s.addr}].mux.Close()
+	sh := d.shares[place{addr: s.addr}]
+	sh.mux.Close()
+	if d.isUnanswered(sh, sh.mux, make(chan dialled)) || sh.flows.unanswered > 0 {
+		t.Error("no answer to a dial counts, though the shared connection had none")
+	}
 	nat.room.Store(0)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
