@@ -122,9 +122,15 @@ func (s *server) forms() []Form {
 // direction ends separately.
 func talk(t *testing.T, c carrier.Stream) {
 	t.Helper()
+	talkFor(t, c, 300<<10)
+}
+
+// talkFor is talk with so many bytes.
+func talkFor(t *testing.T, c carrier.Stream, n int) {
+	t.Helper()
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(patience))
-	want := make([]byte, 300<<10)
+	want := make([]byte, n)
 	rand.Read(want)
 	var sent sync.WaitGroup
 	sent.Go(func() {

@@ -29,24 +29,30 @@ const (
 //	                                                  if the shared connection is alive
 //	fullAfter of these in a row                       the NAT is full: all share, for fullMemory
 type flows struct {
-	own        int       // connections of their own that were answered
-	last       time.Time // when the last of them was
+	begun      int       // dials of connections of their own
+	last       time.Time // when the last of them began
+	own        int       // those that were answered
 	unanswered int       // dials in a row
 	until      time.Time // until when the NAT counts as full
 }
 
-// share reports whether the next relay has to share a connection, which exists if alive is true.
-func (f *flows) share(alive bool, now time.Time) bool {
+// share reports whether a relay that begins has to share a connection, which exists, or is being made,
+// if there is true.
+func (f *flows) share(there bool, now time.Time) bool {
 	if now.Sub(f.last) > fullMemory && !f.full(now) {
-		f.own = 0 // the NAT has forgotten those that ended
+		f.begun, f.own = 0, 0 // the NAT has forgotten those that ended
 	}
-	return f.full(now) || !alive && f.own >= ownFirst
+	if f.full(now) || !there && f.begun >= ownFirst {
+		return true
+	}
+	f.begun, f.last = f.begun+1, now
+	return false
 }
 
 // answered records a connection of a relay's own.
-func (f *flows) answered(now time.Time) {
+func (f *flows) answered() {
 	f.own++
-	f.last, f.unanswered = now, 0
+	f.unanswered = 0
 }
 
 // notAnswered records a dial that was not answered, while the shared connection was.

@@ -18,24 +18,25 @@ func TestFlows(t *testing.T) {
 	}
 	for range ownFirst {
 		expect("one of the first", false, false, false)
-		f.answered(now)
 	}
 	expect("after the first", false, true, false)
 	expect("with a shared connection", true, false, false)
 	for range fullAfter - 1 {
 		f.notAnswered(now)
 	}
-	f.answered(now)
+	f.answered()
 	for range fullAfter - 1 {
 		f.notAnswered(now)
 		expect("after some", true, false, false)
 	}
 	f.notAnswered(now)
 	expect("after all", true, true, true)
-	f.answered(now) // a session of another host has ended
+	f.answered() // a session of another host has ended
 	expect("after an answer", true, true, true)
-	now = now.Add(fullMemory)
+	now = now.Add(fullMemory + time.Second)
 	expect("later", true, false, false)
-	now = now.Add(time.Second)
-	expect("later still", false, false, false) // what there was has ended
+	for range ownFirst - 1 { // what there was has ended
+		expect("later, without a shared connection", false, false, false)
+	}
+	expect("later, after the first", false, true, false)
 }

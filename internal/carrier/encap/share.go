@@ -87,6 +87,7 @@ type share struct {
 	// Guarded by Dialer.mu.
 	flows    flows
 	mux      *yamux.Session // nil before the first
+	making   bool           // a relay makes it
 	rtt      time.Duration  // of mux
 	unshared time.Time      // until when the proxy counts as one that cannot
 }
@@ -99,8 +100,8 @@ func (s *share) alive() *yamux.Session {
 	return s.mux
 }
 
-// shareOf returns what is known of a proxy, and whether its next relay shares a connection.
-func (d *Dialer) shareOf(at place) (sh *share, mux *yamux.Session, must bool) {
+// shareOf returns what is known of a proxy, and whether a relay that begins has to share a connection.
+func (d *Dialer) shareOf(at place) (sh *share, must bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if sh = d.shares[at]; sh == nil {
@@ -110,8 +111,10 @@ func (d *Dialer) shareOf(at place) (sh *share, mux *yamux.Session, must bool) {
 		}
 	}
 	now := time.Now()
-	mux = sh.alive()
-	return sh, mux, sh.flows.share(mux != nil, now) && now.After(sh.unshared)
+	there := sh.alive() != nil || sh.making
+	must = sh.flows.share(there, now) && now.After(sh.unshared)
+	sh.making = sh.making || must && sh.alive() == nil
+	return sh, must
 }
 
 // full reports whether the NAT on the way to some proxy lets no new connection through, and how many
@@ -152,7 +155,7 @@ type dialled struct {
 
 // dialThroughNAT is Dial where the NAT may have no room for another session.
 func (d *Dialer) dialThroughNAT(ctx context.Context, addr string, r Route) (carrier.Stream, Form, error) {
-	sh, mux, must := d.shareOf(place{addr: addr})
+	sh, must := d.shareOf(place{addr: addr})
 	if must {
 		s, err := d.openShared(ctx, sh, addr, r)
 		if !errors.Is(err, errCannotShare) {
@@ -168,7 +171,7 @@ func (d *Dialer) dialThroughNAT(ctx context.Context, addr string, r Route) (carr
 		s, form, err := d.dialOwn(dial, addr, r)
 		own <- dialled{s, form, err}
 	})
-	if mux != nil && d.isUnanswered(sh, mux, own) {
+	if d.isUnanswered(sh, own) {
 		cancel()
 		if got := <-own; got.err == nil { // at the last moment
 			return got.stream, got.form, nil
@@ -179,33 +182,40 @@ func (d *Dialer) dialThroughNAT(ctx context.Context, addr string, r Route) (carr
 	got := <-own
 	if got.err == nil {
 		d.mu.Lock()
-		sh.flows.answered(time.Now())
+		sh.flows.answered()
 		d.mu.Unlock()
 	}
 	return got.stream, got.form, got.err
 }
 
 // isUnanswered waits until a dial has a result, or gets none while the shared connection is alive.
-func (d *Dialer) isUnanswered(sh *share, mux *yamux.Session, own chan dialled) bool {
-	d.mu.Lock()
-	wait := d.unansweredAfter + 4*sh.rtt
-	d.mu.Unlock()
-	late := time.NewTimer(wait)
-	defer late.Stop()
-	select {
-	case got := <-own:
-		own <- got
-		return false
-	case <-late.C:
+func (d *Dialer) isUnanswered(sh *share, own chan dialled) bool {
+	for {
+		d.mu.Lock()
+		wait := d.unansweredAfter + 4*sh.rtt
+		d.mu.Unlock()
+		late := time.NewTimer(wait)
+		select {
+		case got := <-own:
+			late.Stop()
+			own <- got
+			return false
+		case <-late.C:
+		}
+		d.mu.Lock()
+		mux := sh.alive()
+		d.mu.Unlock()
+		if mux == nil {
+			continue
+		}
+		if rtt, err := d.ping(mux, own); err == nil {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			sh.rtt = rtt
+			sh.flows.notAnswered(time.Now())
+			return true
+		}
 	}
-	rtt, err := d.ping(mux, own)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err == nil {
-		sh.rtt = rtt
-		sh.flows.notAnswered(time.Now())
-	}
-	return err == nil
 }
 
 // errAnswered means that a dial had a result first.
@@ -250,7 +260,12 @@ func (d *Dialer) openShared(ctx context.Context, sh *share, addr string, r Route
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: waited for the connection to %s that relays share", overlay.ErrTimeout, addr)
 	}
-	defer func() { <-sh.opening }()
+	defer func() {
+		d.mu.Lock()
+		sh.making = false
+		d.mu.Unlock()
+		<-sh.opening
+	}()
 	d.mu.Lock()
 	mux := sh.alive()
 	d.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,6 +94,7 @@ func echo(c carrier.Stream) {
 
 // fullNAT dials, and gets no answer beyond a number of connections.
 type fullNAT struct {
+	held  chan struct{} // answers wait until it is closed, if it is not nil
 	room  atomic.Int32
 	dials atomic.Int32
 }
@@ -102,6 +104,9 @@ func (n *fullNAT) dial(ctx context.Context, addr string) (*net.TCPConn, error) {
 	if n.room.Add(-1) < 0 {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if n.held != nil {
+		<-n.held
 	}
 	return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
 }
@@ -129,7 +134,7 @@ func TestRelaysShareWhereNATIsFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		open.Go(func() { talk(t, c) })
+		open.Go(func() { talkFor(t, c, 10_000) })
 		return form
 	}
 	forms := map[Form]int{}
@@ -157,6 +162,37 @@ func TestRelaysShareWhereNATIsFull(t *testing.T) {
 	}
 }
 
+// Relays that begin at the same time are all connected, and those beyond the NAT's room by one of the
+// first connections.
+func TestManyBeginAtOnce(t *testing.T) {
+	s := serveShared(t, false)
+	d, nat, route := natDialer(t, s, 20)
+	nat.held = make(chan struct{})
+	var all sync.WaitGroup
+	var shared atomic.Int32
+	for i := range 100 {
+		all.Go(func() {
+			c, form, err := d.Dial(t.Context(), s.addr, route)
+			if err != nil {
+				t.Errorf("relay %d: %v", i, err)
+				return
+			}
+			if form == Shared {
+				shared.Add(1)
+			}
+			talkFor(t, c, 10_000)
+		})
+		for nat.dials.Load() <= int32(i) {
+			runtime.Gosched()
+		}
+	}
+	close(nat.held)
+	all.Wait()
+	if n := shared.Load(); n != 81 {
+		t.Errorf("%d of 100 share, want those without room and one more", n)
+	}
+}
+
 // A proxy that does not know shared connections is asked once, and dialled as ever.
 func TestOlderProxyIsDialled(t *testing.T) {
 	s := serveShared(t, true)
@@ -167,7 +203,7 @@ func TestOlderProxyIsDialled(t *testing.T) {
 		if err != nil || form != Plain {
 			t.Fatalf("relay %d: %v, %v", i, form, err)
 		}
-		talk(t, c)
+		talkFor(t, c, 10_000)
 	}
 	if n := s.accepted.Load(); n != 11 {
 		t.Errorf("the proxy has accepted %d connections, want one for the question", n)
@@ -184,21 +220,18 @@ func TestDeadProxyIsNotFullNAT(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		talk(t, c)
+		talkFor(t, c, 10_000)
 	}
 	d.unansweredAfter = time.Millisecond
 	sh := d.shares[place{addr: s.addr}]
 	sh.mux.Close()
-	if d.isUnanswered(sh, sh.mux, make(chan dialled)) || sh.flows.unanswered > 0 {
-		t.Error("no answer to a dial counts, though the shared connection had none")
-	}
 	nat.room.Store(0)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if c, form, err := d.Dial(ctx, s.addr, route); err == nil {
 		t.Errorf("connected: %v %v", c, form)
 	}
-	if _, full := d.full(); full {
-		t.Error("the NAT counts as full")
+	if sh.flows.unanswered > 0 {
+		t.Error("no answer to a dial counts, though the shared connection had none")
 	}
 }
