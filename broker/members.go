@@ -65,6 +65,7 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 		return nil, s.b.fail(err)
 	}
 	s.b.replaced(old, session.Peer())
+	session.Prepare() // for the first signalling request to the site
 	if m := s.b.measured.get(site); m != nil {
 		for _, d := range m.Differences(profile) {
 			s.b.log.Warn("a site's declared profile is not what it measured; the declared one holds", "site", site, "field", d.Field,

@@ -104,6 +104,10 @@ func (s *Session) Account() string { return AccountOf(s.peer.Leaf) }
 // certificate without acting as the daemon.
 func (s *Session) Visiting() bool { return s.visit }
 
+// Prepare makes the session ready for calls to the peer, without waiting: the first call of a session
+// takes a round trip more than others, and the peer's processes may wait for it.
+func (s *Session) Prepare() { s.rpc.Connect() }
+
 // Conn returns the connection for calls to the other end. It is valid until the session ends; calls
 // then fail with overlay.ErrNoSession (see FromStatus), which also is an overlay.ErrUnreachable.
 func (s *Session) Conn() *grpc.ClientConn { return s.rpc }

@@ -112,8 +112,8 @@ func NewDialer(config func() *tls.Config) *Dialer {
 // Dial opens a connection to the proxy at addr, in the form that got through last. If none is known
 // it tries them in order: the next begins when the previous one has failed, or has connected and is
 // silent for a while, and the first that is answered wins. A plain connection is tested with an
-// observe frame, which every proxy answers, and then made again. Concurrent dials of the same proxy
-// wait for the result.
+// observe frame, which every proxy answers; the one to use is made at the same time. Concurrent dials
+// of the same proxy wait for the result.
 //
 // The connection is a *net.TCPConn if it is plain. An error names every form that was tried.
 //
@@ -150,12 +150,12 @@ func (d *Dialer) dialOwn(ctx context.Context, addr string, r Route) (carrier.Str
 		}
 		asked, mine := d.joinRace(at)
 		if mine {
-			won, err := d.first(ctx, addr, r, forms)
+			won, err := d.first(ctx, addr, r, forms, true)
 			d.answer(ctx, at, won.form, err)
 			if err != nil || won.stream != nil {
 				return won.stream, won.form, err
 			}
-			continue // the plain connection that was answered has served its purpose
+			continue // a plain connection was answered, and the one to use was not made
 		}
 		if err := asked.wait(ctx, addr); err != nil {
 			return nil, 0, err
@@ -221,7 +221,7 @@ func (d *Dialer) Prepare(ctx context.Context, addr string, r Route, within time.
 			}
 			continue
 		}
-		won, err := d.first(ctx, addr, r, forms)
+		won, err := d.first(ctx, addr, r, forms, false)
 		d.answer(ctx, at, won.form, err)
 		if err != nil {
 			return err
@@ -273,12 +273,12 @@ func (d *Dialer) note(at place, f Form, within time.Duration) {
 // try is the result of one form.
 type try struct {
 	form   Form
-	stream carrier.Stream // nil for a plain connection that was answered, which has served its purpose
+	stream carrier.Stream // may be nil for a plain connection that was answered, which has served its purpose
 	err    error
 }
 
 // first returns the first form that was answered. All others have ended.
-func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) (won try, err error) {
+func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form, use bool) (won try, err error) {
 	tries := make(chan try, len(forms))
 	var running sync.WaitGroup
 	defer func() {
@@ -311,7 +311,13 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) 
 	begin := func() {
 		form := forms[begun]
 		begun++
-		running.Go(func() { tries <- d.try(ctx, form, addr, after) })
+		running.Go(func() {
+			if form == Plain {
+				tries <- d.tryPlain(ctx, addr, after, r, use)
+			} else {
+				tries <- d.try(ctx, form, addr, after)
+			}
+		})
 		if r.HTTPProxy.Addr != "" {
 			next.Reset(stagger)
 		}
@@ -353,22 +359,58 @@ func (r Route) dialFailed(err error) bool {
 	return no && r.HTTPProxy.Addr == ""
 }
 
-// try opens a connection of one form and checks whether it is answered.
+// try opens a connection in a form whose handshake is an answer.
 func (d *Dialer) try(ctx context.Context, form Form, addr string, r Route) try {
 	ctx, cancel := context.WithTimeout(ctx, tryBound)
 	defer cancel()
 	s, err := d.open(ctx, form, addr, r)
-	if err != nil || form != Plain {
-		return try{form, s, err}
+	return try{form, s, err}
+}
+
+// tryPlain tests whether a plain connection is answered. If it is to be used, another one is made at the
+// same time, as soon as the first has connected: the first cannot be used any more.
+func (d *Dialer) tryPlain(ctx context.Context, addr string, tested, used Route, use bool) try {
+	ctx, cancel := context.WithTimeout(ctx, tryBound)
+	defer cancel()
+	s, err := d.open(ctx, Plain, addr, tested)
+	if err != nil {
+		return try{Plain, nil, err}
 	}
+	second := make(chan carrier.Stream, 1)
+	go func() {
+		defer close(second)
+		if use {
+			if s, err := d.open(ctx, Plain, addr, used); err == nil {
+				second <- s
+			}
+		}
+	}()
+	err = observed(ctx, s)
+	if err != nil {
+		cancel()
+	}
+	made, ok := <-second
+	switch {
+	case !ok:
+		return try{Plain, nil, err} // if there is no error, it is made by itself
+	case err != nil:
+		carrier.Reset(made)
+		return try{Plain, nil, err}
+	}
+	return try{Plain, made, nil}
+}
+
+// observed sends an observe frame on a plain connection, which it ends, and returns why it got no
+// answer.
+func observed(ctx context.Context, s carrier.Stream) error {
 	defer carrier.Reset(s) // unacknowledged data does not matter
 	defer context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := s.Write(wire.Append(nil, &wire.Observe{})); err != nil {
-		return try{form, nil, silence(ctx, err)}
+		return silence(ctx, err)
 	}
 	// A refusal is also an answer: the form gets through.
-	_, err = wire.Read(s)
-	return try{form, nil, silence(ctx, err)}
+	_, err := wire.Read(s)
+	return silence(ctx, err)
 }
 
 // silence returns the error of a connection on which nothing was received.

@@ -535,3 +535,47 @@ func TestWebSocketInterworks(t *testing.T) {
 		t.Errorf("their server: %v", err)
 	}
 }
+
+// The connection to use is made while the test of the form is under way, which saves a round trip.
+func TestConnectionIsMadeBesideTheTest(t *testing.T) {
+	g := newGrid(t)
+	s := serve(t, g.proxy.DataServer())
+	d := NewDialer(g.clientTLS)
+	var dials atomic.Int32
+	second := make(chan struct{})
+	c, form, err := d.Dial(t.Context(), s.addr, Route{Dial: func(ctx context.Context, addr string) (*net.TCPConn, error) {
+		c, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+		if dials.Add(1) == 2 {
+			close(second)
+			return c, err
+		}
+		relay, err := heldBack(t, c, second)
+		return relay, err
+	}})
+	if err != nil || form != Plain || dials.Load() != 2 {
+		t.Fatalf("%v after %d dials: %v", form, dials.Load(), err)
+	}
+	talk(t, c)
+}
+
+// heldBack returns a connection to which what comes from the far end passes when until is closed.
+func heldBack(t *testing.T, far *net.TCPConn, until <-chan struct{}) (*net.TCPConn, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer ln.Close()
+	near, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	between, err := ln.Accept()
+	if err != nil {
+		return nil, err
+	}
+	var ways sync.WaitGroup
+	ways.Go(func() { io.Copy(far, between); far.CloseWrite() })
+	ways.Go(func() { <-until; io.Copy(between, far); between.Close() })
+	t.Cleanup(func() { between.Close(); far.Close(); ways.Wait() })
+	return near.(*net.TCPConn), nil
+}

@@ -220,3 +220,20 @@ func TestSession(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// The first call on a session that is prepared for it takes one round trip, as any other.
+func TestFirstCall(t *testing.T) {
+	runtime.GC() // as in TestSession
+	runtime.GC()
+	synctest.Test(t, func(t *testing.T) {
+		p := newLongPath(time.Second, 0)
+		p.session(t, newEnds(t), func(s *control.Session, _ time.Duration) {
+			s.Prepare()
+			time.Sleep(5 * p.trip)
+			begun := time.Now()
+			if err := status(s); err != nil || time.Since(begun) >= 2*p.trip {
+				t.Errorf("after %v: %v", time.Since(begun), err)
+			}
+		})
+	})
+}
