@@ -234,6 +234,37 @@ func TestLate(t *testing.T) {
 	})
 }
 
+// A single carrier is not doubted either while the peer's system acknowledges what arrives on it: no other
+// path is looked for, until it is given up.
+func TestRecoveringSingleCarrierIsNotDoubted(t *testing.T) {
+	for _, age := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			said := 0
+			e := w.ends[0]
+			e.o.Late = func() { said++ }
+			e.o.Silent = func(bool) { said++ }
+			e.o.Acked = func(*Carrier) (time.Duration, bool) { return age, true }
+			r := w.with("middle")
+			e.mu.Lock()
+			e.carriers[0].least = 2 * lateAfter // so that it is late before it is in doubt
+			e.mu.Unlock()
+			r.mute()
+			if _, err := e.Write([]byte("still there?")); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(int((askLoaded+giveUp)/Tick) - 2)
+			if kept := len(e.Carriers()) == 1; !kept || (said > 0) != (age > 0) {
+				t.Errorf("acknowledged %v ago: kept %v, told %d times", age, kept, said)
+			}
+			w.pass(4)
+			if len(e.Carriers()) > 0 {
+				t.Errorf("acknowledged %v ago: it is not given up", age)
+			}
+		})
+	}
+}
+
 // Of several carriers, one whose answer is late is not dropped while the peer's system acknowledges
 // what arrives on it, until it is given up like any other; a carrier on which nothing is acknowledged
 // is.

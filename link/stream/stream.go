@@ -43,7 +43,7 @@ type Options struct {
 
 	// Acked, if not nil, returns how long ago the peer's system last acknowledged anything on a
 	// carrier, or false if that is unknown: the other end of its connection may be a relay's. A
-	// stream with several carriers asks before it drops one whose peer does not answer in time.
+	// stream asks before it drops, or doubts, a carrier whose peer does not answer in time.
 	Acked func(c *Carrier) (time.Duration, bool)
 
 	// Windows reports that the peer understands the windows in headers.

@@ -218,7 +218,7 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 		idle = s.o.AskAfter(c)
 	}
 	verdict := judge(since(c.heard), asked, c.answerTime(), idle, s.loaded(c))
-	c.late = verdict == late
+	c.late = verdict == late && !c.recovers()
 	switch verdict {
 	case ask:
 		c.asked.since, c.asking = now, c.served
@@ -230,12 +230,11 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	}
 }
 
-// recovers reports whether a carrier's answer is late because lost data is being sent again before
-// it: the peer's system still acknowledges what arrives, as it would not on a dead path. It matters
-// among several carriers, where one in doubt is dropped; a single one continues while the link looks
-// for another path.
+// recovers reports whether a carrier's answer is late because it waits in a queue, or lost data is being
+// sent again before it: the peer's system still acknowledges what arrives, as it would not on a dead
+// path. Such a carrier is neither dropped nor reason to look for another path.
 func (c *Carrier) recovers() bool {
-	if c.s.o.Acked == nil || !c.s.send.Shared() {
+	if c.s.o.Acked == nil {
 		return false
 	}
 	age, known := c.s.o.Acked(c)
