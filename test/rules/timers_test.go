@@ -74,6 +74,8 @@ var shortTimers = map[string]string{
 	"internal/carrier queueSlack":             record,
 	"internal/carrier urgentDelay":            beside,
 	"internal/carrier/encap goodbyeTime":      bye,
+	"internal/carrier/encap shareAnswer":      beside,
+	"internal/carrier/encap shareFresh":       pause,
 	"internal/carrier/encap stagger":          beside,
 	"internal/carrier/encap tryBound":         open,
 	"internal/carrier/encap unansweredAfter":  beside,

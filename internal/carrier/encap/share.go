@@ -28,6 +28,11 @@ const (
 	shareKeepAlive = 30 * time.Second // between questions whether the other end is alive
 	shareWrite     = 30 * time.Second // for one write, as for control sessions
 	shareClosing   = time.Minute      // for the end of a direction after the other's
+
+	// shareFresh is how long a shared connection is used without a question whether it lives, and
+	// shareAnswer how long, beyond four round trips, the answer may take: a NAT forgets sessions, too.
+	shareFresh  = 5 * time.Second
+	shareAnswer = time.Second
 )
 
 // errCannotShare means that a proxy does not know shared connections.
@@ -89,6 +94,7 @@ type share struct {
 	mux      *yamux.Session // nil before the first
 	making   bool           // a relay makes it
 	rtt      time.Duration  // of mux
+	answered time.Time      // when mux answered last
 	unshared time.Time      // until when the proxy counts as one that cannot
 }
 
@@ -208,39 +214,41 @@ func (d *Dialer) isUnanswered(sh *share, own chan dialled) bool {
 		if mux == nil {
 			continue
 		}
-		if rtt, err := d.ping(mux, own); err == nil {
+		if d.ping(sh, mux, own, nil) == nil {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			sh.rtt = rtt
 			sh.flows.notAnswered(time.Now())
 			return true
 		}
 	}
 }
 
-// errAnswered means that a dial had a result first.
-var errAnswered = errors.New("the dial has a result")
+// errNoPing means that a shared connection was not waited for any longer.
+var errNoPing = errors.New("there was no answer to a ping in time")
 
-// ping asks for a sign of life of a shared connection, until a dial has a result.
-func (d *Dialer) ping(mux *yamux.Session, own chan dialled) (time.Duration, error) {
-	type pong struct {
-		rtt time.Duration
-		err error
-	}
-	answer := make(chan pong, 1)
+// ping asks for a sign of life of a shared connection, until a dial has a result or the time is over;
+// either may be nil.
+func (d *Dialer) ping(sh *share, mux *yamux.Session, own chan dialled, over <-chan time.Time) error {
+	answer := make(chan error, 1)
 	if !d.start(func() {
 		rtt, err := mux.Ping()
-		answer <- pong{rtt, err}
+		if err == nil {
+			d.mu.Lock()
+			sh.rtt, sh.answered = rtt, time.Now()
+			d.mu.Unlock()
+		}
+		answer <- err
 	}) {
-		return 0, net.ErrClosed
+		return net.ErrClosed
 	}
 	select {
-	case p := <-answer:
-		return p.rtt, p.err
+	case err := <-answer:
+		return err
 	case got := <-own:
 		own <- got
-		return 0, errAnswered
+	case <-over:
 	}
+	return errNoPing
 }
 
 // start runs f as something that Close waits for, unless that was called.
@@ -266,10 +274,7 @@ func (d *Dialer) openShared(ctx context.Context, sh *share, addr string, r Route
 		d.mu.Unlock()
 		<-sh.opening
 	}()
-	d.mu.Lock()
-	mux := sh.alive()
-	d.mu.Unlock()
-	if mux != nil {
+	if mux := d.living(sh); mux != nil {
 		if s, err := mux.OpenStream(); err == nil {
 			return SharedStream(s), nil
 		}
@@ -282,7 +287,7 @@ func (d *Dialer) openShared(ctx context.Context, sh *share, addr string, r Route
 	case err == nil && d.closed:
 		err = overlay.ErrUnreachable
 	case err == nil:
-		sh.mux, sh.rtt = mux, rtt
+		sh.mux, sh.rtt, sh.answered = mux, rtt, time.Now()
 	}
 	d.mu.Unlock()
 	if err != nil {
@@ -296,6 +301,24 @@ func (d *Dialer) openShared(ctx context.Context, sh *share, addr string, r Route
 		return nil, fmt.Errorf("%w: %s: %w", overlay.ErrUnreachable, addr, err)
 	}
 	return SharedStream(s), nil
+}
+
+// living returns the shared connection to a proxy, nil if there is none. It ends one that does not answer
+// any more: its relays go elsewhere, and the NAT has room for another.
+func (d *Dialer) living(sh *share) *yamux.Session {
+	d.mu.Lock()
+	mux, bound, fresh := sh.alive(), shareAnswer+4*sh.rtt, time.Since(sh.answered) < shareFresh
+	d.mu.Unlock()
+	if mux == nil || fresh {
+		return mux
+	}
+	over := time.NewTimer(bound)
+	defer over.Stop()
+	if err := d.ping(sh, mux, nil, over.C); err != nil {
+		mux.Close()
+		return nil
+	}
+	return mux
 }
 
 // newShared makes a connection that relays share, and asks whether the proxy knows such.

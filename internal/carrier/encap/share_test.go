@@ -20,6 +20,7 @@ import (
 type sharingServer struct {
 	addr     string
 	old      bool
+	stuck    atomic.Int32 // so many of the first of these get no answer
 	accepted atomic.Int32 // connections whose first frame was no observe
 }
 
@@ -56,7 +57,7 @@ func (s *sharingServer) one(ctx context.Context, c *net.TCPConn) {
 		c.Write(wire.Append(nil, &wire.Observed{From: netip.MustParseAddrPort("192.0.2.1:1"), Time: time.Now()}))
 		return
 	}
-	s.accepted.Add(1)
+	number := s.accepted.Add(1)
 	if f.Type() != wire.TypeShare {
 		echo(c)
 		return
@@ -65,7 +66,7 @@ func (s *sharingServer) one(ctx context.Context, c *net.TCPConn) {
 		c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeMalformed, By: "proxy", Text: "unknown frame"}))
 		return
 	}
-	mux, err := AcceptShared(c)
+	mux, err := AcceptShared(&stuckConn{c, func() bool { return number <= s.stuck.Load() }})
 	if err != nil {
 		return
 	}
@@ -85,6 +86,19 @@ func (s *sharingServer) one(ctx context.Context, c *net.TCPConn) {
 			in.Close()
 		})
 	}
+}
+
+// stuckConn is a connection on which nothing leaves while stuck.
+type stuckConn struct {
+	*net.TCPConn
+	stuck func() bool
+}
+
+func (c *stuckConn) Write(b []byte) (int, error) {
+	if c.stuck() {
+		return len(b), nil
+	}
+	return c.TCPConn.Write(b)
 }
 
 func echo(c carrier.Stream) {
@@ -234,4 +248,30 @@ func TestDeadProxyIsNotFullNAT(t *testing.T) {
 	if sh.flows.unanswered > 0 {
 		t.Error("no answer to a dial counts, though the shared connection had none")
 	}
+}
+
+// A shared connection that the NAT has forgotten is replaced before a relay relies on it.
+func TestForgottenSharedConnectionIsReplaced(t *testing.T) {
+	s := serveShared(t, false)
+	d, _, route := natDialer(t, s, 100)
+	d.unansweredAfter = time.Hour
+	for range ownFirst + 1 {
+		c, _, err := d.Dial(t.Context(), s.addr, route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		talkFor(t, c, 10_000)
+	}
+	sh := d.shares[place{addr: s.addr}]
+	before := sh.mux
+	s.stuck.Store(s.accepted.Load())
+	d.mu.Lock()
+	sh.answered = time.Now().Add(-shareFresh)
+	sh.flows.until = time.Now().Add(time.Hour)
+	d.mu.Unlock()
+	c, form, err := d.Dial(t.Context(), s.addr, route)
+	if err != nil || form != Shared || sh.mux == before {
+		t.Fatalf("%v, %v, the same connection %v", form, err, sh.mux == before)
+	}
+	talkFor(t, c, 10_000)
 }
