@@ -395,3 +395,15 @@ func TestFailureBesideTheOneThatConnects(t *testing.T) {
 		}
 	}
 }
+
+// The line of a site's firewall says that its NAT is full.
+func TestFirewallOfFullNAT(t *testing.T) {
+	p := overlay.SiteProfile{NAT: overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent}}
+	if got := firewall(p); got != "nothing in, any out, NAT" {
+		t.Error(got)
+	}
+	p.Sessions = 60
+	if got := firewall(p); got != "nothing in, any out, NAT without room for new connections" {
+		t.Error(got)
+	}
+}

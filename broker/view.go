@@ -161,6 +161,9 @@ func firewall(p overlay.SiteProfile) string {
 	if p.NAT.Translates() {
 		text += ", NAT"
 	}
+	if p.Sessions > 0 {
+		text += " without room for new connections"
+	}
 	if p.GatewayOnly {
 		text += ", nodes by the gateway"
 	}

@@ -102,7 +102,12 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 
 		stopMetrics: func() {},
 	}
-	f.sessions = sessionLimit{log: log, news: func() { f.work.Go(f.joinAgain) }}
+	f.sessions.log, f.sessions.news = log, func() {
+		f.work.Go(func() {
+			f.joinAgain()
+			f.resolver.Forget() // the plans from before
+		})
+	}
 	f.waits = limit.NewCounter[string](limit.Bounds{
 		What: "calls that wait for a process or a name", Total: cfg.Limits.Waiting, PerKey: cfg.Limits.WaitsPerNode,
 		TotalSetting: "limits.waiting", KeySetting: "limits.waiting_per_node",
