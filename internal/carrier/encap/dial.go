@@ -295,12 +295,13 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form, 
 	// The next form is tried after a while without an answer, counted from when the previous one
 	// has connected: a SYN is the same in all forms. Only an HTTP proxy may distinguish them
 	// earlier.
-	connected := make(chan struct{}, len(forms))
+	connected := make(chan time.Duration, len(forms)) // round trips, 0 if not known
 	after := r
 	after.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
 		c, err := r.dial(ctx, addr)
 		if err == nil {
-			connected <- struct{}{} // buffered for all
+			rtt, _ := carrier.LeastRTT(c)
+			connected <- rtt // buffered for all
 		}
 		return c, err
 	}
@@ -326,8 +327,8 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form, 
 	begin()
 	for {
 		select {
-		case <-connected:
-			next.Reset(stagger)
+		case rtt := <-connected:
+			next.Reset(silentAfter(rtt))
 		case <-next.C:
 			if begun < len(forms) {
 				begin()
@@ -399,6 +400,9 @@ func (d *Dialer) tryPlain(ctx context.Context, addr string, tested, used Route, 
 	}
 	return try{Plain, made, nil}
 }
+
+// silentAfter returns how long after it has connected a form without an answer counts as silent.
+func silentAfter(rtt time.Duration) time.Duration { return max(stagger, 2*rtt) }
 
 // observed sends an observe frame on a plain connection, which it ends, and returns why it got no
 // answer.

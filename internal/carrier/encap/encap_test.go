@@ -536,6 +536,15 @@ func TestWebSocketInterworks(t *testing.T) {
 	}
 }
 
+// On a long path an answer takes longer than the usual wait, and no further form is tried for that.
+func TestSilenceFollowsRoundTrip(t *testing.T) {
+	for rtt, want := range map[time.Duration]time.Duration{0: stagger, 100 * time.Millisecond: stagger, 1400 * time.Millisecond: 2800 * time.Millisecond} {
+		if got := silentAfter(rtt); got != want {
+			t.Errorf("%v: %v, want %v", rtt, got, want)
+		}
+	}
+}
+
 // The connection to use is made while the test of the form is under way, which saves a round trip.
 func TestConnectionIsMadeBesideTheTest(t *testing.T) {
 	g := newGrid(t)
