@@ -13,14 +13,15 @@ type Choice string
 // The choices.
 const (
 	RoundRobin  Choice = "round-robin"  // each in turn, as QCG-OMPI does
-	LeastLoaded Choice = "least-loaded" // the smallest used part of its capacity; ties in turn
+	LeastLoaded Choice = "least-loaded" // the smallest used part of its capacity, as measured; ties in turn
 )
 
 // candidate is the input of a choice: one proxy.
 type candidate struct {
 	name     string
 	load     int    // its links when it last reported, and those assigned since
-	capacity int    // maximum number of links
+	capacity int    // maximum number of links, as it says
+	measured int    // of these, what is believed
 	draining bool   // accepts no new links
 	last     uint64 // the turn in which it was last chosen; 0: never
 }
@@ -83,8 +84,8 @@ func mix(h uint64) uint64 {
 // isPreferred reports whether a is preferred to b.
 func isPreferred(how Choice, a, b candidate) bool {
 	if how == LeastLoaded {
-		// compares a.load/a.capacity with b.load/b.capacity, without rounding
-		left, right := uint64(a.load)*uint64(b.capacity), uint64(b.load)*uint64(a.capacity)
+		// compares a.load/a.measured with b.load/b.measured, without rounding
+		left, right := uint64(a.load)*uint64(b.measured), uint64(b.load)*uint64(a.measured)
 		if left != right {
 			return left < right
 		}

@@ -18,7 +18,7 @@ func TestChoiceIsFair(t *testing.T) {
 		for k := 1; k <= 7; k++ {
 			proxies := make([]candidate, k)
 			for i := range proxies {
-				proxies[i] = candidate{name: fmt.Sprintf("p%d", i), capacity: 1000}
+				proxies[i] = candidate{name: fmt.Sprintf("p%d", i), capacity: 1000, measured: 1000}
 			}
 			for n := uint64(1); n <= 100; n++ {
 				i, err := choose(how, proxies)
@@ -48,6 +48,7 @@ func TestChoiceAgainstDefinition(t *testing.T) {
 		open := 0
 		for i := range proxies {
 			c := candidate{name: fmt.Sprintf("p%d", i), capacity: 1 + rng.IntN(4), last: uint64(i)*10 + uint64(rng.IntN(10))}
+			c.measured = 1 + rng.IntN(c.capacity)
 			c.load, c.draining = rng.IntN(c.capacity+1), rng.IntN(4) == 0
 			if !c.draining && c.load < c.capacity {
 				open++
@@ -76,7 +77,7 @@ func TestChoiceAgainstDefinition(t *testing.T) {
 				if c.draining || c.load == c.capacity {
 					continue
 				}
-				fuller := float64(got.load)/float64(got.capacity) - float64(c.load)/float64(c.capacity)
+				fuller := float64(got.load)/float64(got.measured) - float64(c.load)/float64(c.measured)
 				if how == LeastLoaded && fuller > 1e-9 || how == RoundRobin && c.last < got.last {
 					t.Fatalf("seed %d: %s of %+v took %+v", seed, how, proxies, got)
 				}

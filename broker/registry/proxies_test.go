@@ -128,3 +128,51 @@ func TestSilentProxy(t *testing.T) {
 		t.Errorf("%d failures are remembered", n)
 	}
 }
+
+// A proxy gets as many links as others until sites have reported that it carries more: its own word for its
+// capacity, and for its links, does not count beyond what it was assigned.
+func TestCapacityIsMeasured(t *testing.T) {
+	x := NewProxies(10)
+	offer := func(name string, capacity, live int, holder Holder) {
+		t.Helper()
+		if _, err := x.Offer(Offer{Name: name, Capacity: capacity, Live: live}, holder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shares := func(n int) (large int) {
+		t.Helper()
+		for range n {
+			got, err := x.Assign(LeastLoaded, Need{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Name == "large" {
+				large++
+			}
+		}
+		return large
+	}
+	offer("large", 1<<32-1, 0, 1)
+	offer("small", 1000, 0, 2)
+	if n := shares(200); n != 100 {
+		t.Errorf("of 200 links %d go to the one that claims more", n)
+	}
+	offer("large", 1<<32-1, 1<<31, 1)
+	x.Worked("large")
+	x.Worked("gone")
+	offer("large", 1<<32-1, 0, 1)
+	offer("small", 1000, 0, 2)
+	if n := shares(264); n != 200 {
+		t.Errorf("of 264 links %d go to the one that carried 100 and says more", n)
+	}
+	offer("large", 80, 70, 1)
+	offer("small", 1000, 63, 2)
+	if n := shares(1); n != 1 {
+		t.Error("the fuller one is taken")
+	}
+	offer("large", 80, 80, 1)
+	offer("small", 1000, 640, 2)
+	if n := shares(10); n != 0 {
+		t.Error("a full one is taken")
+	}
+}
