@@ -318,8 +318,12 @@ func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*c
 	if _, err := d.b.registry.Site(overlay.SiteID(req.GetTargetSite())); err == nil { // others would be as many as a peer invents
 		d.b.outcomes.note(s.Peer().Site, overlay.SiteID(req.TargetSite), technique, float64(req.SetupUs)/1000, wire.Code(min(req.GetFault().GetCode(), 255)), req.GetFault().GetText(), time.Now())
 	}
-	if req.Fault != nil && technique == overlay.Relay {
+	switch {
+	case technique != overlay.Relay:
+	case req.Fault != nil:
 		d.b.proxies.Failed(s.Peer().Site, req.GetProxy(), time.Now())
+	default:
+		d.b.proxies.Worked(req.GetProxy())
 	}
 	if req.Fault != nil {
 		d.b.log.Info("connection failed", "by", s.Peer().String(), "job", name.Job, "target", name.Rank,

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -161,6 +162,9 @@ func TestFailedProxy(t *testing.T) {
 	a, _ := g.frontal(openA, nil), g.frontal(closedB, nil)
 	g.proxy("p1", "192.0.2.1:443")
 	g.proxy("p2", "192.0.2.2:443")
+	if _, err := a.directory.Report(g.ctx(), &controlpb.ReportRequest{Target: control.ProcessToPB(rank(0)), Technique: uint32(overlay.Relay), Proxy: "p1"}); err != nil {
+		t.Fatal(err) // p1 works, which is no failure
+	}
 	assigned := func(site overlay.SiteID) map[string]int {
 		t.Helper()
 		count := map[string]int{}
@@ -185,5 +189,24 @@ func TestFailedProxy(t *testing.T) {
 	}
 	if got := assigned("siteb"); got["p1"] == 0 {
 		t.Errorf("site b is assigned %v", got)
+	}
+}
+
+// An asker in doubt about a proxy gets another one.
+func TestOtherProxyIsAssigned(t *testing.T) {
+	g, b, _ := pairGrid(t, events(accepted, connected), nil)
+	g.proxy("p1", "192.0.2.7:443")
+	g.proxy("p2", "192.0.2.8:443")
+	for range 4 {
+		req := relayRequest()
+		req.OtherThan = "p1"
+		if list, err := signal(g.ctx(), b, req); err != nil || list[0].Relay.Proxy != "p2" {
+			t.Fatalf("%v, %v", list, err)
+		}
+	}
+	req := relayRequest()
+	req.OtherThan = "P1\n"
+	if err := control.FromStatus(signalErr(g.ctx(), b, req)); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("other than no name: %v", err)
 	}
 }

@@ -43,6 +43,7 @@ type signalRequest struct {
 	life       time.Duration // lifetime of the relay's tickets
 	reserved   bool          // the relay is not dialled now
 	offer      []byte        // the asker's half of a negotiation, opaque to the broker
+	otherThan  string        // a proxy that is in doubt
 
 	askerSite *registry.Site
 	entry     registry.Entry // the target's
@@ -131,9 +132,15 @@ func parseSignalRequest(req *controlpb.SignalRequest) (*signalRequest, error) {
 	in := &signalRequest{
 		generation: overlay.Generation(req.GetTargetGeneration()),
 		address:    req.GetConnectAddress(), connectID: req.GetConnectId(), offer: req.GetOffer(), small: req.GetSmallPackets(), life: ticketLife,
+		otherThan: req.GetOtherThan(),
 	}
 	if n := len(in.offer); n > control.MaxNegotiation {
 		return in, fmt.Errorf("an offer of %d bytes, at most %d are passed on", n, control.MaxNegotiation)
+	}
+	if in.otherThan != "" {
+		if err := overlay.CheckName("proxy", in.otherThan); err != nil {
+			return in, err
+		}
 	}
 	if len(req.GetLink()) != len(in.link) {
 		return in, fmt.Errorf("a link id of %d bytes, want %d", len(req.GetLink()), len(in.link))
@@ -280,7 +287,7 @@ func (d directory) arrange(in *signalRequest) (*controlpb.Signal, *controlpb.Ass
 	}
 	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
 	asker, target := in.askerSite.Profile, in.entry.Site.Profile
-	need := registry.Need{Site: in.askerSite.Profile.Site, Now: time.Now(), Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only,
+	need := registry.Need{Site: in.askerSite.Profile.Site, Now: time.Now(), OtherThan: in.otherThan, Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only,
 		Prefer4: !asker.IPv6 && !asker.IPv6Only || !target.IPv6 && !target.IPv6Only}
 	if len(in.allowed) > 0 {
 		// If both ends have an allowance, the owner of the site whose name sorts first, so that the

@@ -145,24 +145,24 @@ func TestCallsAreReported(t *testing.T) {
 	}
 }
 
-func TestCallingSites(t *testing.T) {
-	var c callingSites
+func TestReportTimes(t *testing.T) {
+	var c reportTimes
 	t0 := time.Unix(1_000_000, 0)
 	for _, tc := range []struct {
-		site  overlay.SiteID
+		site  string
 		after time.Duration
 		want  bool
 	}{
-		{"b", 0, true}, {"b", 0, false}, {"c", 0, true}, {"b", callPause - 1, false}, {"b", callPause, true}, {"c", callPause, true}, {"b", 2*callPause - 1, false},
+		{"b", 0, true}, {"b", 0, false}, {"c", 0, true}, {"b", reportPause - 1, false}, {"b", reportPause, true}, {"c", reportPause, true}, {"b", 2*reportPause - 1, false},
 	} {
 		if got := c.due(tc.site, t0.Add(tc.after)); got != tc.want {
 			t.Errorf("%s after %v: %v", tc.site, tc.after, got)
 		}
 	}
-	for i := range 3 * maxCallingSites {
-		c.due(overlay.SiteID(fmt.Sprint(i)), t0)
+	for i := range 3 * maxReportTimes {
+		c.due(fmt.Sprint(i), t0)
 	}
-	if len(c.last) > maxCallingSites {
+	if len(c.last) > maxReportTimes {
 		t.Errorf("%d sites are remembered", len(c.last))
 	}
 }

@@ -184,7 +184,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 			}
 		}
 		o.Conn.path.Reason = withLimits(o.Conn.path.Reason, to.inferiorSteps(entries[won].Step.Technique))
-		settle := h.onOutcome(t, to, o.Conn.path, o.Took)
+		settle := h.onOutcome(t, p, to, o.Conn.path, o.Took)
 		o.Conn.settle = func(err error) {
 			if err != nil && o.Conn.useless != nil {
 				o.Conn.useless()
@@ -286,14 +286,17 @@ func (to target) inferiorSteps(taken overlay.Technique) (why []string) {
 // onOutcome returns the function to call when the process reports the result of its handshake: a
 // technique has succeeded when both ends have authenticated themselves, not when the network has
 // connected, because only the handshake shows that the connection carries data.
-func (h *Helper) onOutcome(t *race.Slot, to target, path overlay.Path, took time.Duration) func(error) {
+func (h *Helper) onOutcome(t *race.Slot, p *process, to target, path overlay.Path, took time.Duration) func(error) {
 	technique, away := path.Technique, to.point.Node.Site != h.node.Site
 	return func(err error) {
 		if err == nil && away && !path.Small {
 			h.sizes.largePassed(to)
 		}
+		if err == nil && path.Proxy != "" {
+			h.relayWorked(p, to, path.Proxy)
+		}
 		switch {
-		case away && !path.Small && errors.Is(err, overlay.ErrTimeout):
+		case away && !path.Small && errors.Is(err, overlay.ErrTimeout) && !p.relayedElsewhere(to.point.Process.Rank, path.Proxy):
 			h.sizes.largeVanished(to, technique, err) // a dial with small packets shows whether the technique is to blame
 		case err != nil:
 			h.log.Info("path given up", "to", to.point.Process.String(), "node", to.point.Node.String(), "technique", technique.String(), "error", err)
@@ -397,7 +400,7 @@ func reportOf(to target, t overlay.Technique, took time.Duration, cause error) *
 // network between the sites is there. Where the two ends agree through the frontal it has seen that.
 func (h *Helper) reportCall(p *process, path overlay.Path) {
 	f, _ := h.uplink.currentFrontal()
-	if f == nil || path.Technique.Kind() != overlay.AskerDials || path.Peer.Site == h.node.Site || !h.calling.due(path.Peer.Site, time.Now()) {
+	if f == nil || path.Technique.Kind() != overlay.AskerDials || path.Peer.Site == h.node.Site || !h.calling.due(string(path.Peer.Site), time.Now()) {
 		return
 	}
 	h.sendReport(f, &controlpb.ReportRequest{
@@ -405,29 +408,29 @@ func (h *Helper) reportCall(p *process, path overlay.Path) {
 	})
 }
 
-// callingSites are the sites whose calls were reported, and when. One call tells as much as the many of
+// reportTimes says when something was last reported of a site or proxy. One report tells as much as the many of
 // all ranks; and who dials names its site itself.
-type callingSites struct {
+type reportTimes struct {
 	mu   sync.Mutex // guards last
-	last map[overlay.SiteID]time.Time
+	last map[string]time.Time
 }
 
 const (
-	callPause       = time.Second // between two reports of calls from one site
-	maxCallingSites = 1024        // sites; then all are forgotten
+	reportPause    = time.Second // between two reports of one site or proxy
+	maxReportTimes = 1024        // sites or proxies; then all are forgotten
 )
 
-// due reports whether to report a call from site now.
-func (c *callingSites) due(site overlay.SiteID, now time.Time) bool {
+// due reports whether to report something of a site or proxy now.
+func (c *reportTimes) due(name string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last, ok := c.last[site]; ok && now.Sub(last) < callPause {
+	if last, ok := c.last[name]; ok && now.Sub(last) < reportPause {
 		return false
 	}
-	if c.last == nil || len(c.last) >= maxCallingSites {
-		c.last = map[overlay.SiteID]time.Time{}
+	if c.last == nil || len(c.last) >= maxReportTimes {
+		c.last = map[string]time.Time{}
 	}
-	c.last[site] = now
+	c.last[name] = now
 	return true
 }
 

@@ -30,7 +30,7 @@
 //
 //	process -> limit.Counter of internal/limit   the names that an account has published
 //
-// race.Cache, packetsize.Memory, reserve.Table and callingSites each have one lock, take no other while
+// race.Cache, packetsize.Memory, reserve.Table and reportTimes each have one lock, take no other while
 // they hold it, and are not called with a lock held. A traffic.Account has none: it belongs to the goroutine
 // that reads its process's socket.
 package connhelper

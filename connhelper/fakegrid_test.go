@@ -47,7 +47,9 @@ type fakeFrontal struct {
 	registers chan struct{}     // closed and replaced at every registration
 	helpers   map[string]*control.Session
 	relay     *controlpb.Assignment
-	memory    *controlpb.Memory // part of every answer
+	alone     bool                  // there is no other relay
+	doubtful  *controlpb.Assignment // in place of relay, unless another one is asked for
+	memory    *controlpb.Memory     // part of every answer
 	reports   []*controlpb.ReportRequest
 	resolves  int
 	accepted  int                         // signalling requests that the target's helper has accepted
@@ -244,6 +246,10 @@ func (f *fakeFrontal) Signal(r *controlpb.SignalRequest, up grpc.ServerStreaming
 	f.mu.Lock()
 	node := f.points[name].Node
 	helper, relay := f.helpers[node.Name], f.relay
+	alone := f.alone && r.OtherThan != ""
+	if f.doubtful != nil && r.OtherThan != f.doubtful.Proxy {
+		relay = f.doubtful
+	}
 	fails := f.fails[overlay.Technique(r.Technique)]
 	f.asked++
 	ends := f.ends > 0
@@ -251,6 +257,9 @@ func (f *fakeFrontal) Signal(r *controlpb.SignalRequest, up grpc.ServerStreaming
 		f.ends--
 	}
 	f.mu.Unlock()
+	if alone {
+		return control.Status(overlay.ErrNoRelay)
+	}
 	if ends {
 		control.SessionOf(up.Context()).Close()
 		return up.Context().Err()

@@ -110,7 +110,8 @@ type Helper struct {
 	engine     *traverse.Engine // nil without CAP_NET_RAW
 	seq        atomic.Uint64    // numbers carriers
 	dials      dials            // counters for metrics
-	calling    callingSites
+	calling    reportTimes      // of calls, by site
+	relays     reportTimes      // of relays that work, by proxy
 
 	fullReported atomic.Int64 // when the frontal was told last that the NAT is full, in Unix nanoseconds
 

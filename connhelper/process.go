@@ -42,6 +42,7 @@ type process struct {
 	dials map[uint32]context.CancelFunc // cancels requests in progress, of any kind
 	again map[uint32]bool               // ranks that were connected before: a new request means that the carrier failed
 	names map[string]string             // that it has published, with their ports
+	relay map[uint32]latestRelay        // by rank
 	open  openCarriers                  // carriers whose outcome it may still report
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -159,73 +158,6 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 	}
 }
 
-// ticketTime is how long a proxy is relied on to wait for a ticket; it waits 5 s.
-const ticketTime = 4 * time.Second
-
-// relay gets a proxy and two tickets from the broker. Both ends then dial the proxy at once; the
-// process gets the connection when the target's helper has accepted its part. Later failures there
-// reach the process as a fault of the carrier.
-func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
-	in, err := h.openSignalling(ctx, f, h.signalRequest(p, to, overlay.Relay))
-	if err != nil {
-		return readyConn{}, err
-	}
-	m, err := h.relayCarrier(ctx, f, p, to, in)
-	if err != nil {
-		in.end()
-		return readyConn{}, err
-	}
-	in.detach()
-	m.handed = h.watch(in)
-	return m, nil
-}
-
-func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling) (readyConn, error) {
-	assigned, err := in.await(ctx, controlpb.SignalEvent_ASSIGNED)
-	if err != nil {
-		return readyConn{}, err
-	}
-	if assigned.Relay == nil {
-		return readyConn{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
-	}
-	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
-	c, limits, err := h.outbound.reach(ctx, f, j)
-	if err != nil {
-		return readyConn{}, &proxyError{assigned.Relay.Proxy, err}
-	}
-	begun := time.Now()
-	if _, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED); err != nil {
-		carrier.Reset(c)
-		return readyConn{}, err
-	}
-	if time.Since(begun) > ticketTime { // the target waited for its turn
-		carrier.Reset(c)
-		if c, limits, err = h.outbound.reach(ctx, f, j); err != nil {
-			return readyConn{}, &proxyError{assigned.Relay.Proxy, err}
-		}
-	}
-	s, err := h.socketFor(c)
-	if err != nil {
-		return readyConn{}, err
-	}
-	// The ticket is sent only when the relay is taken: until then the proxy joins nothing and
-	// relays no bytes.
-	commit := func(ctx context.Context) error {
-		if err := write(ctx, c, assigned.Relay.Ticket); err != nil {
-			return &proxyError{assigned.Relay.Proxy, err}
-		}
-		return nil
-	}
-	limits = append(limits, relayLimit(assigned.Relay))
-	useless := func() { h.outbound.forget(assigned.Relay.Addresses) }
-	return readyConn{conn: s, path: overlay.Path{Proxy: assigned.Relay.Proxy}, limits: limits, commit: commit, useless: useless}, nil
-}
-
-// relayLimit describes the rate limit of the proxy for the link.
-func relayLimit(a *controlpb.Assignment) string {
-	return control.HeldTo(a.GetLimit(), "proxy "+a.GetProxy())
-}
-
 // writeFrame writes a frame as the first bytes of c, and closes c if that fails.
 func writeFrame(ctx context.Context, c carrier.Stream, f wire.Frame) error {
 	return write(ctx, c, wire.Append(nil, f))
@@ -253,14 +185,3 @@ func idOf(b []byte) (wire.ID, error) {
 	}
 	return wire.ID(b), nil
 }
-
-// proxyError is the error of a relay, with the proxy that did not carry it.
-type proxyError struct {
-	proxy string
-	err   error
-}
-
-func (e *proxyError) Error() string { return "proxy " + e.proxy + ": " + e.err.Error() }
-
-// Unwrap returns the reason.
-func (e *proxyError) Unwrap() error { return e.err }

@@ -161,18 +161,22 @@ func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
 	if need.Prefer4 {
 		candidates = preferred(candidates, func(c candidate) bool { return x.proxies[c.name].offer.hasIPv4() })
 	}
-	i, err := 0, error(nil)
-	if need.Owner != "" { // only one proxy counts for it, whatever a site says of that
+	works := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool {
+		return c.name == need.OtherThan || need.Now.Before(x.failing[failingKey{need.Site, c.name}].until)
+	})
+	i, err := 0, overlay.ErrNoRelay
+	switch {
+	case need.Owner != "" && need.OtherThan == "": // only one proxy counts for it, whatever a site says of that
 		i, err = owners(need.Owner, candidates)
-	} else {
-		works := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool {
-			return need.Now.Before(x.failing[failingKey{need.Site, c.name}].until)
-		})
+	case need.Owner == "":
 		if i, err = choose(how, works); err == nil {
 			candidates = works
-		} else {
+		} else if need.OtherThan == "" {
 			i, err = choose(how, candidates)
 		}
+	}
+	if err != nil && need.OtherThan != "" {
+		err = fmt.Errorf("%w: there is none besides %s that may carry the link and has not failed", overlay.ErrNoRelay, need.OtherThan)
 	}
 	if err != nil {
 		return Offer{}, err
@@ -236,11 +240,13 @@ type Need struct {
 	Site overlay.SiteID // of the asker
 	Now  time.Time
 
-	Only443 bool   // an address with port 443
-	IPv4    bool   // an IPv4 address; considered only with IPv6
-	IPv6    bool   // an IPv6 address
-	Prefer4 bool   // an IPv4 address if any proxy has one: a site is not known to have IPv6
-	Owner   string // that it enforces policy allowances, all links of this owner on one proxy; "": no allowance
+	Only443 bool // an address with port 443
+	IPv4    bool // an IPv4 address; considered only with IPv6
+	IPv6    bool // an IPv6 address
+	Prefer4 bool // an IPv4 address if any proxy has one: a site is not known to have IPv6
+
+	OtherThan string // not this proxy, which is in doubt, nor one that failed; "": any
+	Owner     string // that it enforces policy allowances, all links of this owner on one proxy; "": no allowance
 }
 
 // Offer is a proxy's description of itself.

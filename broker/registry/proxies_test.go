@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -174,5 +175,31 @@ func TestCapacityIsMeasured(t *testing.T) {
 	offer("small", 1000, 640, 2)
 	if n := shares(10); n != 0 {
 		t.Error("a full one is taken")
+	}
+}
+
+// In place of a proxy that is in doubt another one is assigned, or none: not itself, and none that failed.
+func TestOtherProxy(t *testing.T) {
+	x := NewProxies(10)
+	now := time.Unix(1_000_000, 0)
+	for i, name := range []string{"p1", "p2", "p3"} {
+		if _, err := x.Offer(Offer{Name: name, Capacity: 10, Limited: true}, Holder(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.Failed("a", "p3", now)
+	for range 5 {
+		if got, err := x.Assign(LeastLoaded, Need{Site: "a", Now: now, OtherThan: "p1"}); err != nil || got.Name != "p2" {
+			t.Errorf("in place of p1: %s, %v", got.Name, err)
+		}
+	}
+	x.Failed("a", "p2", now)
+	for _, need := range []Need{{Site: "a", Now: now, OtherThan: "p1"}, {Site: "b", Owner: "project p", OtherThan: "p1"}} {
+		if got, err := x.Assign(LeastLoaded, need); !errors.Is(err, overlay.ErrNoRelay) {
+			t.Errorf("%+v: %s, %v", need, got.Name, err)
+		}
+	}
+	if got, err := x.Assign(LeastLoaded, Need{Site: "a", Now: now}); err != nil || got.Name != "p1" {
+		t.Errorf("after the two others failed: %s, %v", got.Name, err)
 	}
 }

@@ -1768,7 +1768,8 @@ type SignalRequest struct {
 	Port         uint32 `protobuf:"varint,10,opt,name=port,proto3" json:"port,omitempty"`                                     // with no offer: Step.port
 	SmallPackets bool   `protobuf:"varint,11,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // what the asker's end dials, and the target's, has packets of 576
 	// bytes at most: larger ones seem to vanish on the way
-	Ipv6          bool `protobuf:"varint,12,opt,name=ipv6,proto3" json:"ipv6,omitempty"` // with no offer: Step.ipv6
+	Ipv6          bool   `protobuf:"varint,12,opt,name=ipv6,proto3" json:"ipv6,omitempty"`                           // with no offer: Step.ipv6
+	OtherThan     string `protobuf:"bytes,13,opt,name=other_than,json=otherThan,proto3" json:"other_than,omitempty"` // RELAY: through another proxy than this one, which is in doubt, or code 12 (no relay)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1885,6 +1886,13 @@ func (x *SignalRequest) GetIpv6() bool {
 		return x.Ipv6
 	}
 	return false
+}
+
+func (x *SignalRequest) GetOtherThan() string {
+	if x != nil {
+		return x.OtherThan
+	}
+	return ""
 }
 
 // Signal is what the target's side learns.
@@ -2618,7 +2626,7 @@ type ReportRequest struct {
 	Plan       uint64                 `protobuf:"fixed64,7,opt,name=plan,proto3" json:"plan,omitempty"`                     // digest of the plan that was followed
 	Called     uint32                 `protobuf:"varint,8,opt,name=called,proto3" json:"called,omitempty"`                  // helper to frontal: in place of technique, by which a process of target_site
 	// connected to target, which runs here; an older frontal refuses technique 0
-	Proxy         string `protobuf:"bytes,9,opt,name=proxy,proto3" json:"proxy,omitempty"` // of a relay that failed: the proxy that did not carry it
+	Proxy         string `protobuf:"bytes,9,opt,name=proxy,proto3" json:"proxy,omitempty"` // of a relay that failed: the proxy that did not carry it. With technique relay and no
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5468,7 +5476,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"^\n" +
 	"\fAwaitRequest\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x17\n" +
-	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xa0\x03\n" +
+	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xbf\x03\n" +
 	"\rSignalRequest\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -5484,7 +5492,9 @@ const file_control_proto_rawDesc = "" +
 	"\x04port\x18\n" +
 	" \x01(\rR\x04port\x12#\n" +
 	"\rsmall_packets\x18\v \x01(\bR\fsmallPackets\x12\x12\n" +
-	"\x04ipv6\x18\f \x01(\bR\x04ipv6\"\xb4\x05\n" +
+	"\x04ipv6\x18\f \x01(\bR\x04ipv6\x12\x1d\n" +
+	"\n" +
+	"other_than\x18\r \x01(\tR\totherThan\"\xb4\x05\n" +
 	"\x06Signal\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +

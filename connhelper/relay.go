@@ -1,0 +1,218 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/connhelper/race"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// ticketTime is how long a proxy is relied on to wait for a ticket; it waits 5 s.
+const ticketTime = 4 * time.Second
+
+// A proxy may be silent, or swallow what it is sent, whatever it says of itself. So one that has not answered after
+// relayDoubt gets another one for a rival, and so does one to which a link of the last doubtLife was assigned and has
+// not been made since: package link asks for another relay while a handshake takes long.
+const (
+	relayDoubt = 500 * time.Millisecond
+	doubtLife  = 10 * time.Second
+)
+
+// latestRelay is the relay that was assigned last for the links of a process to a rank.
+type latestRelay struct {
+	proxy string
+	since time.Time
+	works bool // a link was made
+}
+
+// doubtedProxy returns the proxy that is in doubt for links of p to a rank; "" if none is.
+func (p *process) doubtedProxy(rank uint32, now time.Time) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.relay[rank]; !r.works && now.Sub(r.since) < doubtLife {
+		return r.proxy
+	}
+	return ""
+}
+
+// relayedElsewhere reports whether a relay to a rank was assigned after one through that proxy, which is another's.
+func (p *process) relayedElsewhere(rank uint32, proxy string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	latest := p.relay[rank].proxy
+	return proxy != "" && latest != "" && latest != proxy
+}
+
+// noteRelay records the relay that was assigned last for links of p to a rank.
+func (p *process) noteRelay(rank uint32, r latestRelay) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.relay == nil {
+		p.relay = map[uint32]latestRelay{}
+	}
+	p.relay[rank] = r
+}
+
+// relayAttempt is one of the two proxies that race.
+type relayAttempt struct {
+	assigned chan struct{} // closed when proxy is set, or none will be
+	close    func()        // closes it, once
+	proxy    string
+	reached  atomic.Bool // it answers
+}
+
+func newRelayAttempt() *relayAttempt {
+	a := &relayAttempt{assigned: make(chan struct{})}
+	a.close = sync.OnceFunc(func() { close(a.assigned) })
+	return a
+}
+
+var (
+	errNoDoubt   = errors.New("the proxy is in no doubt")
+	errProxySlow = fmt.Errorf("%w: another proxy was ready first", overlay.ErrTimeout)
+)
+
+// relay gets a proxy and two tickets from the broker. Both ends then dial the proxy at once; the
+// process gets the connection when the target's helper has accepted its part. Later failures there
+// reach the process as a fault of the carrier. A proxy that does not answer races with another one.
+func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
+	first := newRelayAttempt()
+	var begun atomic.Bool
+	entries := []race.Entry{{Step: step}, {Step: step, Start: relayDoubt}}
+	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, _ overlay.Step) (readyConn, error) {
+		if begun.Swap(true) {
+			return h.rivalRelay(ctx, f, p, to, first)
+		}
+		defer first.close()
+		other := p.doubtedProxy(to.point.Process.Rank, time.Now())
+		c, err := h.relayOtherThan(ctx, f, p, to, other, first)
+		if other != "" && errors.Is(err, overlay.ErrNoRelay) {
+			c, err = h.relayOtherThan(ctx, f, p, to, "", first)
+		}
+		return c, err
+	})
+	if won == 1 && !first.reached.Load() {
+		h.report(to, overlay.Relay, 0, &proxyError{first.proxy, errProxySlow})
+	}
+	for _, o := range got {
+		if o.Entry == max(won, 0) {
+			return o.Conn, o.Err
+		}
+	}
+	return readyConn{}, context.Cause(ctx) // it had ended already
+}
+
+// rivalRelay makes a relay through another proxy than that of first, if that one is in doubt: it was assigned, and
+// is silent or failed.
+func (h *Helper) rivalRelay(ctx context.Context, f *frontal, p *process, to target, first *relayAttempt) (readyConn, error) {
+	select {
+	case <-first.assigned:
+	case <-ctx.Done():
+		return readyConn{}, ctx.Err()
+	}
+	if first.proxy == "" || first.reached.Load() {
+		return readyConn{}, errNoDoubt
+	}
+	return h.relayOtherThan(ctx, f, p, to, first.proxy, newRelayAttempt())
+}
+
+// relayOtherThan makes a relay through another proxy than that one, "" for any, and sets in a how far it is.
+func (h *Helper) relayOtherThan(ctx context.Context, f *frontal, p *process, to target, other string, a *relayAttempt) (readyConn, error) {
+	request := h.signalRequest(p, to, overlay.Relay)
+	request.OtherThan = other
+	in, err := h.openSignalling(ctx, f, request)
+	if err != nil {
+		return readyConn{}, err
+	}
+	m, err := h.relayCarrier(ctx, f, p, to, in, a)
+	if err != nil {
+		in.end()
+		return readyConn{}, err
+	}
+	in.detach()
+	m.handed = h.watch(in)
+	return m, nil
+}
+
+func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling, a *relayAttempt) (readyConn, error) {
+	assigned, err := in.await(ctx, controlpb.SignalEvent_ASSIGNED)
+	if err != nil {
+		return readyConn{}, err
+	}
+	if assigned.Relay == nil {
+		return readyConn{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
+	}
+	proxy := assigned.Relay.Proxy
+	p.noteRelay(to.point.Process.Rank, latestRelay{proxy: proxy, since: time.Now()})
+	a.proxy = proxy
+	a.close()
+	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
+	c, limits, err := h.outbound.reach(ctx, f, j)
+	if err != nil {
+		return readyConn{}, &proxyError{proxy, err}
+	}
+	a.reached.Store(true)
+	begun := time.Now()
+	if _, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED); err != nil {
+		carrier.Reset(c)
+		return readyConn{}, err
+	}
+	if time.Since(begun) > ticketTime { // the target waited for its turn
+		carrier.Reset(c)
+		if c, limits, err = h.outbound.reach(ctx, f, j); err != nil {
+			return readyConn{}, &proxyError{proxy, err}
+		}
+	}
+	s, err := h.socketFor(c)
+	if err != nil {
+		return readyConn{}, err
+	}
+	// The ticket is sent only when the relay is taken: until then the proxy joins nothing and
+	// relays no bytes.
+	commit := func(ctx context.Context) error {
+		if err := write(ctx, c, assigned.Relay.Ticket); err != nil {
+			return &proxyError{proxy, err}
+		}
+		return nil
+	}
+	limits = append(limits, relayLimit(assigned.Relay))
+	useless := func() { h.outbound.forget(assigned.Relay.Addresses) }
+	return readyConn{conn: s, path: overlay.Path{Proxy: proxy}, limits: limits, commit: commit, useless: useless}, nil
+}
+
+// relayWorked records that a link of p was made through a proxy, and reports it: a proxy's capacity is what it
+// was seen to carry.
+func (h *Helper) relayWorked(p *process, to target, proxy string) {
+	p.noteRelay(to.point.Process.Rank, latestRelay{proxy: proxy, works: true})
+	f, _ := h.uplink.currentFrontal()
+	if f == nil || !h.relays.due(proxy, time.Now()) {
+		return
+	}
+	h.sendReport(f, &controlpb.ReportRequest{
+		Target: control.ProcessToPB(to.point.Process), Generation: uint64(to.point.Generation), Technique: uint32(overlay.Relay), Proxy: proxy,
+	})
+}
+
+// relayLimit describes the rate limit of the proxy for the link.
+func relayLimit(a *controlpb.Assignment) string {
+	return control.HeldTo(a.GetLimit(), "proxy "+a.GetProxy())
+}
+
+// proxyError is the error of a relay, with the proxy that did not carry it.
+type proxyError struct {
+	proxy string
+	err   error
+}
+
+func (e *proxyError) Error() string { return "proxy " + e.proxy + ": " + e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *proxyError) Unwrap() error { return e.err }
