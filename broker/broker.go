@@ -35,7 +35,7 @@ type Broker struct {
 	live      atomic.Pointer[Config] // current settings, see config
 	log       *slog.Logger
 	registry  *registry.Registry
-	proxies   *registry.Proxies
+	proxies   proxies
 	entering  func() // called before a session enters the registry or the proxies; nil except in tests
 	plans     planner
 	sessions  sessions
@@ -77,7 +77,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		name: id.Name, epoch: max(rand.Uint64(), 1), cfg: cfg, log: log, started: time.Now(),
 		creds:    creds,
 		registry: registry.New(cfg.Lease, cfg.Limits.registry()),
-		proxies:  registry.NewProxies(cfg.Limits.Proxies),
+		proxies:  proxies{Proxies: registry.NewProxies(cfg.Limits.Proxies)},
 		hosts:    newHosts(cfg.Lease, cfg.Limits.Hosts),
 		signalling: limit.NewCounter[overlay.SiteID](limit.Bounds{
 			What: "signalling requests in flight", Total: cfg.Limits.Signalling, PerKey: cfg.Limits.SignallingPerSite,

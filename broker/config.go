@@ -39,6 +39,7 @@ type Config struct {
 	StatusOpen    bool             `yaml:"status_open" default:"false" help:"Let status_listen be an address that other hosts reach: all of them see the names of sites, users and projects, and addresses of proxies. Put an authenticating proxy in front of it."`
 	Lease         time.Duration    `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay registered after its frontal's session ended. A frontal that reconnects within this time has lost nothing."`
 	ProxyChoice   registry.Choice  `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the fraction of its capacity in use, or round-robin."`
+	ProxyNetworks []netip.Prefix   `yaml:"proxy_networks" example:"203.0.113.0/28" help:"Networks in which proxies are believed to be at the addresses that they advertise. Others count if the proxy's session comes from there, or it answers there when this broker dials it: list those that this broker cannot dial."`
 	RelayLimit    daemon.Size      `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both directions together; 0B is no limit."`
 	Audit         audit.Config     `yaml:"audit" help:"The audit log: every signalling request with its decision, every session, and every refused caller."`
 	AllowLoopback bool             `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`

@@ -101,6 +101,14 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 		r.b.auditRefusal(session.Peer().String(), "offer", err)
 		return nil, r.b.fail(err)
 	}
+	removed, err := r.b.ownOnly(ctx, session.RemoteAddr().Addr(), &offer)
+	for _, why := range removed {
+		r.b.log.Warn("an address that a proxy advertises is not named to sites", "error", why)
+		r.b.auditRefusal(session.Peer().String(), "offer", why)
+	}
+	if err != nil {
+		return nil, r.b.fail(err)
+	}
 	if r.b.entering != nil {
 		r.b.entering()
 	}

@@ -597,7 +597,7 @@ func TestSignallingIsBounded(t *testing.T) {
 
 func TestOfferRefusals(t *testing.T) {
 	g := newGrid(t)
-	g.cfg.AllowLoopback = false
+	g.cfg.AllowLoopback, g.cfg.ProxyNetworks = false, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	g.start()
 	p := g.proxy("p1", "192.0.2.7:443")
 	for _, tc := range []struct {

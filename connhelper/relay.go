@@ -88,8 +88,16 @@ func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, s
 	var begun atomic.Bool
 	entries := []race.Entry{{Step: step}, {Step: step, Start: relayDoubt}}
 	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, _ overlay.Step) (readyConn, error) {
-		if begun.Swap(true) {
-			return h.rivalRelay(ctx, f, p, to, first)
+		if begun.Swap(true) { // the rival, if the first was assigned, and is silent or failed
+			select {
+			case <-first.assigned:
+			case <-ctx.Done():
+				return readyConn{}, ctx.Err()
+			}
+			if first.proxy == "" || first.reached.Load() {
+				return readyConn{}, errNoDoubt
+			}
+			return h.relayOtherThan(ctx, f, p, to, first.proxy, newRelayAttempt())
 		}
 		defer first.close()
 		other := p.doubtedProxy(to.point.Process.Rank, time.Now())
@@ -108,20 +116,6 @@ func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, s
 		}
 	}
 	return readyConn{}, context.Cause(ctx) // it had ended already
-}
-
-// rivalRelay makes a relay through another proxy than that of first, if that one is in doubt: it was assigned, and
-// is silent or failed.
-func (h *Helper) rivalRelay(ctx context.Context, f *frontal, p *process, to target, first *relayAttempt) (readyConn, error) {
-	select {
-	case <-first.assigned:
-	case <-ctx.Done():
-		return readyConn{}, ctx.Err()
-	}
-	if first.proxy == "" || first.reached.Load() {
-		return readyConn{}, errNoDoubt
-	}
-	return h.relayOtherThan(ctx, f, p, to, first.proxy, newRelayAttempt())
 }
 
 // relayOtherThan makes a relay through another proxy than that one, "" for any, and sets in a how far it is.

@@ -73,17 +73,17 @@ type proxyState struct {
 	holder   Holder
 	pending  int    // links assigned since the last offer, which does not count them
 	assigned uint64 // links, all together
-	carried  uint64 // links that it had when a site reported that it carries one, at most
+	peak     uint64 // links that it had when a site reported that it carries one, at most
 	last     uint64 // number of the choice that took it last
 }
 
-// What a proxy says of its capacity is not believed beyond firstCapacity links, and twice as many as it was seen
-// to carry: by its word alone it is not the least loaded one.
+// firstCapacity is how many links a proxy is believed to have room for by its word, and beyond that for twice as many as
+// it was seen to carry: by its word alone it is not the least loaded one.
 const firstCapacity = 64
 
 // measured returns the capacity by which a proxy is compared with others.
 func (p *proxyState) measured() int {
-	return int(min(uint64(p.offer.Capacity), max(firstCapacity, 2*p.carried)))
+	return int(min(uint64(p.offer.Capacity), max(firstCapacity, 2*p.peak)))
 }
 
 // Worked records that a proxy carries a link, as one of its ends reports. Of the links that the proxy says it has, those
@@ -92,7 +92,7 @@ func (x *Proxies) Worked(proxy string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if p := x.proxies[proxy]; p != nil {
-		p.carried = max(p.carried, min(uint64(p.offer.Live+p.pending), p.assigned))
+		p.peak = max(p.peak, min(uint64(p.offer.Live+p.pending), p.assigned))
 	}
 }
 

@@ -413,10 +413,14 @@ func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 // verifyRole returns a function that verifies that a server's certificate is that of a daemon with one
 // of the roles.
 func (c *Credentials) verifyRole(roles ...Role) func(tls.ConnectionState) error {
+	return c.verifyServer("a "+roles[0].String(), func(id Identity) bool { return slices.Contains(roles, id.Role) })
+}
+
+func (c *Credentials) verifyServer(wanted string, is func(Identity) bool) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		p, err := c.verify(rawChain(state))
-		if (err == nil || isNotNow(err)) && !slices.Contains(roles, p.Role) {
-			return fmt.Errorf("this is %v, wanted a %v", p.Identity, roles[0])
+		if (err == nil || isNotNow(err)) && !is(p.Identity) {
+			return fmt.Errorf("this is %v, wanted %s", p.Identity, wanted)
 		}
 		return err
 	}
@@ -443,6 +447,13 @@ func (c *Credentials) DataClient(roles ...Role) *tls.Config {
 		InsecureSkipVerify: true, // replaced by VerifyConnection
 		VerifyConnection:   c.verifyRole(roles...),
 	}
+}
+
+// DataClientOf is DataClient for one daemon alone.
+func (c *Credentials) DataClientOf(want Identity) *tls.Config {
+	cfg := c.DataClient(want.Role)
+	cfg.VerifyConnection = c.verifyServer(want.String(), func(id Identity) bool { return id == want })
+	return cfg
 }
 
 const alpn = "isthmus-control"
