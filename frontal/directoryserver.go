@@ -335,7 +335,7 @@ func (f *Frontal) remember(id control.Identity, target overlay.ProcessName, req 
 	switch {
 	case req.Called != 0:
 		f.measure.Worked(technique, false)
-		f.memory.Called(site, technique, time.Now())
+		f.memory.Called(site, id.Name, technique, time.Now())
 	case req.Fault == nil:
 		f.measure.Worked(technique, true)
 		f.memory.Connected(site, pair, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())

@@ -36,7 +36,7 @@ func (t *targetServer) Signal(in *controlpb.Signal, out grpc.ServerStreamingServ
 		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())
 	send := func(event *controlpb.SignalEvent) error {
 		if event.Kind == controlpb.SignalEvent_CONNECTED {
-			t.noteCall(in)
+			t.noteCall(in, point.Node.Name)
 		}
 		return out.Send(event)
 	}
@@ -53,11 +53,11 @@ func (t *targetServer) Signal(in *controlpb.Signal, out grpc.ServerStreamingServ
 	return control.Status(t.f.passEvents(events, send, func(err error) error { return t.f.helperError(s, point, err) }))
 }
 
-// noteCall records that a process of another site has connected to one here.
-func (t *targetServer) noteCall(in *controlpb.Signal) {
+// noteCall records that a process of another site has connected to one of a node here.
+func (t *targetServer) noteCall(in *controlpb.Signal, own string) {
 	technique, err := control.TechniqueFromPB(in.Technique)
 	if site := overlay.SiteID(in.AskerSite); err == nil && site != t.f.site {
-		t.f.memory.Called(site, technique, time.Now())
+		t.f.memory.Called(site, own, technique, time.Now())
 	}
 }
 

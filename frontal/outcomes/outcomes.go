@@ -13,7 +13,8 @@
 // address. So failures count for the two nodes between which they were, for each of these with all
 // nodes of the other site once it fails with several, and for the sites once several nodes of both fail.
 // What is slow is so for the node that says it, and for the site once another one does: no node can
-// by itself take a technique from all.
+// by itself take a technique from all. Nor can one bring others to a technique: what connected is news for the
+// node that says so, and for the others once a second one does.
 package outcomes
 
 import (
@@ -49,7 +50,7 @@ const (
 	// cause is not one node's.
 	minOthers  = 2
 	maxCounted = 64   // nodes that are counted apart in a row of failures; further ones are others
-	maxRuns    = 1024 // of a technique with a site; failures of further nodes count for the sites alone
+	maxRuns    = 1024 // of a technique with a site, and nodes by which it connected; failures of further nodes count for the sites alone
 
 	// A technique that was measured to be much slower than another is skipped for firstInferior,
 	// and for twice as long if it still is slower after that.
@@ -72,24 +73,29 @@ type Memory struct {
 }
 
 type siteMemory struct {
-	news   time.Time // when something was last recorded
-	plan   uint64    // digest
-	winner overlay.Technique
-	won    time.Time
-	techs  map[overlay.Technique]*techniqueMemory
+	news  time.Time // when something was last recorded
+	plan  uint64    // digest
+	techs map[overlay.Technique]*techniqueMemory
 
-	connected time.Time // when processes of the two sites last connected without a relay, from either end
-	away      time.Time // since when the broker says that the site's frontal has no session; zero: it does not
+	connected map[string]time.Time // when a node of this site last connected with the other without a relay, from either end; at most maxRuns
+	away      time.Time            // since when the broker says that the site's frontal has no session; zero: it does not
 }
 
 // techniqueMemory is one technique between two sites.
 type techniqueMemory struct {
 	successes, failures int // total
 	lastReason          string
-	setup               time.Duration // of the last success
-	runs                map[Pair]*run // by scope
+	setup               time.Duration     // of the last success
+	won                 map[string]winner // the last success of each node of this site; at most maxRuns
+	runs                map[Pair]*run     // by scope
 
 	inferior map[string]inferior // by the node of this site that says so
+}
+
+// winner is a technique that connected.
+type winner struct {
+	at    time.Time
+	setup time.Duration
 }
 
 // inferior is a technique that is skipped for a faster one.
@@ -110,7 +116,7 @@ func (m *Memory) of(site overlay.SiteID, plan uint64, now time.Time) *siteMemory
 		maps.DeleteFunc(m.sites, func(_ overlay.SiteID, s *siteMemory) bool { return now.Sub(s.news) > siteLife })
 	}
 	if s == nil || s.plan != plan {
-		s = &siteMemory{plan: plan, techs: map[overlay.Technique]*techniqueMemory{}}
+		s = &siteMemory{plan: plan, techs: map[overlay.Technique]*techniqueMemory{}, connected: map[string]time.Time{}}
 		m.sites[site] = s
 	}
 	s.news = now
@@ -119,7 +125,7 @@ func (m *Memory) of(site overlay.SiteID, plan uint64, now time.Time) *siteMemory
 
 func (s *siteMemory) tech(t overlay.Technique) *techniqueMemory {
 	if s.techs[t] == nil {
-		s.techs[t] = &techniqueMemory{runs: map[Pair]*run{}}
+		s.techs[t] = &techniqueMemory{runs: map[Pair]*run{}, won: map[string]winner{}}
 	}
 	return s.techs[t]
 }
@@ -203,66 +209,116 @@ func (r *run) fails(scope Pair) bool { return r.shows(scope, maxTries, minOthers
 // end forgets the failures in a row.
 func (r *run) end() { *r = run{worked: r.worked} }
 
-// Connected records that t worked between a pair of nodes.
+// Connected records that t worked between a pair of nodes, as the own one says.
 func (m *Memory) Connected(site overlay.SiteID, pair Pair, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(site, plan, now)
 	tm := s.tech(t)
+	tm.successes++
+	tm.setup = setup
+	if _, listed := tm.won[pair.Own]; listed || len(tm.won) < maxRuns {
+		tm.won[pair.Own] = winner{now, setup}
+	}
 	for _, scope := range pair.scopes() {
-		if r := tm.runs[scope]; r != nil && r.inARow > 0 {
+		if r := tm.runs[scope]; r != nil && r.inARow > 0 && tm.worksFor(scope, r, pair.Own) {
 			s.worksAgain(scope, r, pair, now)
 		}
 	}
 	if t != overlay.Relay {
-		s.connected = now
+		s.contact(pair.Own, now)
 	}
-	s.winner, s.won = t, now
-	tm.successes++
-	tm.setup = setup
 	for _, scope := range pair.scopes() {
 		if r := tm.run(scope, scope != pair); r != nil {
 			r.worked = true
-			r.end()
+			if tm.worksFor(scope, r, pair.Own) {
+				r.end()
+			}
 		}
 	}
 }
 
-// Called records that a process of the site connected to one of this site by t. That does not prove
-// that t works from here, but that the network is there. Unknown sites are ignored: no bar is to be
+// wonByOthers reports whether another node than own has connected since.
+func (tm *techniqueMemory) wonByOthers(own string, since time.Time) bool {
+	for node, w := range tm.won {
+		if node != own && w.at.After(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// worksFor reports whether the success of a node ends the failures in a scope: its own ones, and those of others once
+// another node has connected since they began.
+func (tm *techniqueMemory) worksFor(scope Pair, r *run, own string) bool {
+	return scope.Own != "" || r.inARow == r.own[own] || tm.wonByOthers(own, r.first)
+}
+
+// contact records that a node connected with the site without a relay, from either end.
+func (s *siteMemory) contact(own string, now time.Time) {
+	if _, listed := s.connected[own]; listed || len(s.connected) < maxRuns {
+		s.connected[own] = now
+	}
+}
+
+// Called records that a process of the site connected by t to one of a node of this site, as the node says. That
+// does not prove that t works from here, but that the network is there. Unknown sites are ignored: no bar is to be
 // ended.
-func (m *Memory) Called(site overlay.SiteID, t overlay.Technique, now time.Time) {
+func (m *Memory) Called(site overlay.SiteID, own string, t overlay.Technique, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.sites[site]
 	if s == nil {
 		return
 	}
-	if own := s.techs[t]; own != nil && own.runs[Pair{}] != nil && own.runs[Pair{}].inARow > 0 {
-		s.endBars(own.runs[Pair{}].first.Add(-overlap), now, everyScope)
-	}
+	before := s.connected[own]
 	if t != overlay.Relay { // which works also where the sites do not reach each other
-		s.endBars(s.connected, now, everyScope)
-		s.connected = now
+		s.contact(own, now)
 	}
+	in := func(scope Pair, r *run) bool { return s.mayEnd(scope, r, own) }
+	if failed := s.techs[t]; failed != nil && failed.runs[Pair{}] != nil && failed.runs[Pair{}].inARow > 0 {
+		s.endBars(failed.runs[Pair{}].first.Add(-overlap), now, in)
+	}
+	if t != overlay.Relay {
+		s.endBars(before, now, in)
+	}
+}
+
+// mayEnd reports whether news from a node ends the failures in a scope: they are its own, or another node has had
+// such news since they began.
+func (s *siteMemory) mayEnd(scope Pair, r *run, own string) bool {
+	return scope.Own == own || r.inARow == r.own[own] || s.reachedByOthers(own, r.first)
+}
+
+// reachedByOthers reports whether another node than own has connected with the site since, or been called.
+func (s *siteMemory) reachedByOthers(own string, since time.Time) bool {
+	for node, at := range s.connected {
+		if node != own && at.After(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // worksAgain ends the bars of techniques that failed together with that of r, which works now between a
-// pair: those of the pair and its nodes, and all if r is the sites' and of several nodes of both.
+// pair: those of the pair's own node, and those of others if another node has connected since, too: of the pair's nodes,
+// and all if r is the sites' and of several nodes of both.
 func (s *siteMemory) worksAgain(scope Pair, r *run, pair Pair, now time.Time) {
 	scopes := pair.scopes()
 	wide := scope == Pair{} && r.shows(scope, 1, 1)
-	s.endBars(r.first.Add(-overlap), now, func(scope Pair) bool { return wide || slices.Contains(scopes[:], scope) })
+	s.endBars(r.first.Add(-overlap), now, func(in Pair, failed *run) bool {
+		return (wide || slices.Contains(scopes[:], in)) && s.mayEnd(in, failed, pair.Own)
+	})
 }
 
-func everyScope(Pair) bool { return true }
+func everyScope(Pair, *run) bool { return true }
 
 // endBars ends the bars in some scopes of techniques whose failures in a row all came after since: they
 // were those of a disturbance that is over.
-func (s *siteMemory) endBars(since, now time.Time, in func(scope Pair) bool) {
+func (s *siteMemory) endBars(since, now time.Time, in func(scope Pair, r *run) bool) {
 	for _, tm := range s.techs {
 		for scope, r := range tm.runs {
-			if in(scope) && r.first.After(since) && now.Sub(r.first) >= minSilence {
+			if r.first.After(since) && now.Sub(r.first) >= minSilence && in(scope, r) {
 				r.end()
 			}
 		}
@@ -326,14 +382,14 @@ func (m *Memory) Failed(site overlay.SiteID, pair Pair, plan uint64, t overlay.T
 	}
 }
 
-// hasWorked reports whether the technique has connected in a scope; between a pair of which both nodes
-// have connected by it, it may.
+// hasWorked reports whether the technique has connected in a scope, which for all nodes of this site two must have
+// said; between a pair of which both nodes have connected by it, it may.
 func (tm *techniqueMemory) hasWorked(scope Pair) bool {
 	worked := func(scope Pair) bool { r := tm.runs[scope]; return r != nil && r.worked }
 	if scope.Own != "" && scope.Far != "" {
 		return worked(Pair{Own: scope.Own}) && worked(Pair{Far: scope.Far})
 	}
-	return worked(scope)
+	return worked(scope) && (scope.Own != "" || len(tm.won) >= minOthers)
 }
 
 // isForgotten reports whether the time for which the technique is skipped next is short again.
@@ -362,9 +418,6 @@ func (m *Memory) Inferior(site overlay.SiteID, own string, plan uint64, t overla
 		tm.inferior = map[string]inferior{}
 	}
 	tm.inferior[own] = inferior{now.Add(length), length, reason}
-	if _, is := tm.inferiorTo("", now); is && s.winner == t {
-		s.winner = 0
-	}
 }
 
 // inferiorTo returns whether the technique is skipped by a node of this site: it has said so, or two others have.
@@ -411,11 +464,10 @@ func (m *Memory) advise(site overlay.SiteID, pair Pair, plan uint64, now time.Ti
 	if s == nil || s.plan != plan {
 		return Winner{}, nil
 	}
-	if s.winner != 0 && now.Sub(s.won) < winnerLife && !s.techs[s.winner].any(pair, func(scope Pair, r *run) bool { return r.shows(scope, 1, 1) }) {
-		winner = Winner{s.winner, s.techs[s.winner].setup}
-	}
+	winner = s.winner(pair.Own, now)
 	if w := s.techs[winner.Technique]; w != nil {
-		if _, is := w.inferiorTo(pair.Own, now); is {
+		_, slow := w.inferiorTo(pair.Own, now)
+		if slow || w.any(pair, func(scope Pair, r *run) bool { return r.shows(scope, 1, 1) && !w.overcome(scope, r, pair.Own) }) {
 			winner = Winner{}
 		}
 	}
@@ -428,7 +480,7 @@ func (m *Memory) advise(site overlay.SiteID, pair Pair, plan uint64, now time.Ti
 			continue
 		}
 		tm.any(pair, func(scope Pair, r *run) bool {
-			if !now.Before(r.barred) {
+			if !now.Before(r.barred) || tm.overcome(scope, r, pair.Own) {
 				return false
 			}
 			where := ""
@@ -442,6 +494,48 @@ func (m *Memory) advise(site overlay.SiteID, pair Pair, plan uint64, now time.Ti
 	}
 	sort.Slice(barred, func(i, j int) bool { return barred[i].Technique.PreferredTo(barred[j].Technique) })
 	return winner, barred
+}
+
+// winner returns what connected last for a node of this site: by itself, or else by two others.
+func (s *siteMemory) winner(own string, now time.Time) (best Winner) {
+	var latest, second time.Time
+	for t, tm := range s.techs {
+		if w := tm.won[own]; w.at.After(latest) && now.Sub(w.at) < winnerLife {
+			latest, best = w.at, Winner{t, w.setup}
+		}
+	}
+	if best.Technique != 0 {
+		return best
+	}
+	for t, tm := range s.techs {
+		var times []time.Time
+		for _, w := range tm.won {
+			times = append(times, w.at)
+		}
+		slices.SortFunc(times, func(a, b time.Time) int { return b.Compare(a) })
+		if len(times) >= minOthers && times[minOthers-1].After(second) && now.Sub(times[minOthers-1]) < winnerLife {
+			second, best = times[minOthers-1], Winner{t, tm.setup}
+		}
+	}
+	return best
+}
+
+// latest returns what connected last for any node.
+func (s *siteMemory) latest(now time.Time) (t overlay.Technique) {
+	var last time.Time
+	for one, tm := range s.techs {
+		for _, w := range tm.won {
+			if w.at.After(last) && now.Sub(w.at) < winnerLife {
+				last, t = w.at, one
+			}
+		}
+	}
+	return t
+}
+
+// overcome reports whether the failures of all nodes of this site are none of a node, which has connected since.
+func (tm *techniqueMemory) overcome(scope Pair, r *run, own string) bool {
+	return scope.Own == "" && tm.won[own].at.After(r.first)
 }
 
 // any reports whether is holds in one of a pair's scopes; it is called for them up to that one.
@@ -496,9 +590,9 @@ func (m *Memory) Status(now time.Time) []SiteStatus {
 	out := []SiteStatus{}
 	for site, s := range m.sites {
 		sm := SiteStatus{Site: site}
-		winner, barred := m.advise(site, Pair{}, s.plan, now)
-		if winner.Technique != 0 {
-			sm.Winner = winner.Technique.String()
+		_, barred := m.advise(site, Pair{}, s.plan, now)
+		if t := s.latest(now); t != 0 {
+			sm.Winner = t.String()
 		}
 		for t, tm := range s.techs {
 			row := TechniqueStatus{Technique: t, Successes: tm.successes, Failures: tm.failures,

@@ -136,19 +136,19 @@ func TestNewsEndBars(t *testing.T) {
 		ends   bool
 	}{
 		{name: "none", news: func(*Memory) {}},
-		{name: "a call by the same technique", news: func(m *Memory) { m.Called("siteb", direct, at(160)) }, ends: true},
-		{name: "a call by another one", news: func(m *Memory) { m.Called("siteb", punching, at(160)) }, ends: true},
-		{name: "a call by relay", news: func(m *Memory) { m.Called("siteb", relay, at(160)) }},
+		{name: "a call by the same technique", news: func(m *Memory) { m.Called("siteb", ab.Own, direct, at(160)) }, ends: true},
+		{name: "a call by another one", news: func(m *Memory) { m.Called("siteb", ab.Own, punching, at(160)) }, ends: true},
+		{name: "a call by relay", news: func(m *Memory) { m.Called("siteb", ab.Own, relay, at(160)) }},
 		{name: "a call by relay, which had failed", news: func(m *Memory) {
 			m.Failed("siteb", ab, 1, relay, "silence", at(110))
-			m.Called("siteb", relay, at(160))
+			m.Called("siteb", ab.Own, relay, at(160))
 		}, ends: true},
-		{name: "a call of another site", news: func(m *Memory) { m.Called("sitec", direct, at(160)) }},
+		{name: "a call of another site", news: func(m *Memory) { m.Called("sitec", ab.Own, direct, at(160)) }},
 		{name: "a call in the meantime", news: func(m *Memory) {
-			m.Called("siteb", punching, at(106))
-			m.Called("siteb", punching, at(160))
+			m.Called("siteb", ab.Own, punching, at(106))
+			m.Called("siteb", ab.Own, punching, at(160))
 		}},
-		{name: "a call before", before: func(m *Memory) { m.Called("siteb", punching, at(100)) }, news: func(m *Memory) { m.Called("siteb", punching, at(160)) }, ends: true},
+		{name: "a call before", before: func(m *Memory) { m.Called("siteb", ab.Own, punching, at(100)) }, news: func(m *Memory) { m.Called("siteb", ab.Own, punching, at(160)) }, ends: true},
 		{name: "a relay that works all the time", news: func(m *Memory) { m.Connected("siteb", ab, 1, relay, time.Millisecond, at(160)) }},
 		{name: "a relay that works again", news: func(m *Memory) {
 			m.Failed("siteb", ab, 1, relay, "silence", at(110))
@@ -215,10 +215,10 @@ func TestRefusalsAreNoDisturbance(t *testing.T) {
 	m := memoryTest{t, New()}
 	now := time.Unix(1_000_000, 0)
 	m.fail(overlay.Direct, 100, now)
-	m.m.Called("siteb", overlay.Reversed, now.Add(time.Second))
+	m.m.Called("siteb", ab.Own, overlay.Reversed, now.Add(time.Second))
 	m.m.Connected("siteb", ab, 1, overlay.Reversed, time.Millisecond, now.Add(time.Second))
 	m.expect(now.Add(2*time.Second), 1, overlay.Reversed, overlay.Direct)
-	m.m.Called("siteb", overlay.Reversed, now.Add(10*time.Second))
+	m.m.Called("siteb", ab.Own, overlay.Reversed, now.Add(10*time.Second))
 	m.expect(now.Add(11*time.Second), 1, overlay.Reversed, overlay.Direct)
 }
 
@@ -266,9 +266,10 @@ func TestInferiorMemory(t *testing.T) {
 func TestOneNodeIsNoWitness(t *testing.T) {
 	m := New()
 	now := time.Unix(1_000_000, 0)
-	m.Connected("siteb", Pair{"a2", "b1"}, 1, overlay.Direct, time.Millisecond, now)
-	m.Connected("siteb", Pair{"a2", "b1"}, 1, overlay.Relay, time.Millisecond, now)
-	m.Connected("siteb", Pair{"a2", "b1"}, 1, overlay.Direct, time.Millisecond, now)
+	for _, own := range []string{"a2", "a4"} {
+		m.Connected("siteb", Pair{own, "b1"}, 1, overlay.Relay, time.Millisecond, now.Add(-time.Second))
+		m.Connected("siteb", Pair{own, "b1"}, 1, overlay.Direct, time.Millisecond, now)
+	}
 	expect := func(own string, skipped bool) {
 		t.Helper()
 		winner, barred := m.Advice("siteb", Pair{own, "b1"}, 1, now)
@@ -338,8 +339,12 @@ func TestBarsOfNodes(t *testing.T) {
 			barred: []Pair{{"a1", "b3"}}, free: []Pair{{"a2", "b1"}, {"a3", "b3"}},
 		},
 		{
-			name: "a site that works again", fails: []Pair{{"a1", "b1"}, {"a2", "b2"}, {"a3", "b3"}}, works: []Pair{{"a4", "b4"}},
+			name: "a site that works again", fails: []Pair{{"a1", "b1"}, {"a2", "b2"}, {"a3", "b3"}}, works: []Pair{{"a4", "b4"}, {"a5", "b4"}},
 			free: []Pair{{"a1", "b1"}, {"a2", "b2"}, {"a4", "b4"}},
+		},
+		{
+			name: "a site that works again, as one node says", fails: []Pair{{"a1", "b1"}, {"a2", "b2"}, {"a3", "b3"}}, works: slices.Repeat([]Pair{{"a4", "b4"}}, 3),
+			barred: []Pair{{"a1", "b1"}, {"a2", "b2"}, {"a5", "b4"}}, free: []Pair{{"a4", "b4"}},
 		},
 		{
 			name: "a node that works again with another", fails: []Pair{{"a1", "b1"}, {"a1", "b2"}, {"a1", "b3"}}, works: []Pair{{"a1", "b4"}},
@@ -374,17 +379,83 @@ func TestBarsOfNodes(t *testing.T) {
 	}
 }
 
-// A node's failure takes the winner from no other.
+// A node's failure takes the winner from no other, and what one says has connected comes first for no other.
 func TestWinnerOfOthers(t *testing.T) {
 	m, now := New(), time.Unix(1_000_000, 0)
-	m.Connected("siteb", Pair{"a2", "b2"}, 1, overlay.Direct, time.Millisecond, now)
+	expect := func(what string, want map[string]overlay.Technique) {
+		t.Helper()
+		for own, technique := range want {
+			if w, _ := m.Advice("siteb", Pair{own, "b1"}, 1, now); w.Technique != technique {
+				t.Errorf("%s: %s: winner %v, want %v", what, own, w.Technique, technique)
+			}
+		}
+	}
+	m.Connected("siteb", Pair{"a5", "b2"}, 1, overlay.Relay, time.Millisecond, now.Add(-time.Minute))
+	for _, own := range []string{"a2", "a4"} {
+		expect("before "+own, map[string]overlay.Technique{own: 0, "a3": 0})
+		m.Connected("siteb", Pair{own, "b2"}, 1, overlay.Direct, time.Millisecond, now)
+	}
 	for range 5 {
 		m.Failed("siteb", Pair{"a1", "b1"}, 1, overlay.Direct, "silence", now)
 	}
-	for own, want := range map[string]overlay.Technique{"a1": 0, "a2": overlay.Direct, "a3": overlay.Direct} {
-		if w, _ := m.Advice("siteb", Pair{own, "b1"}, 1, now); w.Technique != want {
-			t.Errorf("%s: winner %v, want %v", own, w.Technique, want)
-		}
+	expect("after a node's failures", map[string]overlay.Technique{"a1": 0, "a2": overlay.Direct, "a3": overlay.Direct})
+	now = now.Add(time.Minute)
+	for range 5 { // of a hostile node
+		m.Connected("siteb", Pair{"a9", "b1"}, 1, overlay.Relay, time.Millisecond, now)
+	}
+	expect("after a node's word", map[string]overlay.Technique{"a9": overlay.Relay, "a2": overlay.Direct, "a3": overlay.Direct})
+	if st := m.Status(now); st[0].Winner != overlay.Relay.String() {
+		t.Errorf("status %+v", st)
+	}
+	m.Connected("siteb", Pair{"a2", "b1"}, 1, overlay.Relay, time.Millisecond, now)
+	expect("after another's", map[string]overlay.Technique{"a2": overlay.Relay, "a3": overlay.Relay, "a4": overlay.Direct})
+	now = now.Add(winnerLife)
+	expect("later", map[string]overlay.Technique{"a2": 0, "a3": 0})
+}
+
+// What one node says of calls and of techniques that connect again ends no bars of others, and keeps none of theirs.
+func TestNewsOfOneNode(t *testing.T) {
+	const direct, relay = overlay.Direct, overlay.Relay
+	t0 := time.Unix(1_000_000, 0)
+	at := func(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
+	for _, tc := range []struct {
+		name string
+		news func(m *Memory)
+		ends bool // the bar of a1
+	}{
+		{"calls of another node", func(m *Memory) {
+			for second := range 10 {
+				m.Called("siteb", "a9", direct, at(20+second))
+			}
+		}, false},
+		{"calls of two others", func(m *Memory) {
+			m.Called("siteb", "a8", direct, at(20))
+			m.Called("siteb", "a9", direct, at(20))
+		}, true},
+		{"an own call, though another node says that it was called all the time", func(m *Memory) {
+			for second := range 20 {
+				m.Called("siteb", "a9", direct, at(second))
+			}
+			m.Called("siteb", "a1", overlay.HolePunching, at(20))
+		}, true},
+		{"a relay that fails and works again, as another node says", func(m *Memory) {
+			m.Failed("siteb", Pair{"a9", "b1"}, 1, relay, "so it says", at(11))
+			m.Connected("siteb", Pair{"a9", "b1"}, 1, relay, time.Millisecond, at(20))
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := New()
+			m.Connected("siteb", Pair{"a1", "b9"}, 1, relay, time.Millisecond, t0)
+			for i := range 4 {
+				for _, own := range []string{"a1", "a2", "a3"} {
+					m.Failed("siteb", Pair{own, fmt.Sprint("b", i)}, 1, direct, "silence", at(10))
+				}
+			}
+			tc.news(m)
+			if _, bars := m.Advice("siteb", Pair{"a1", "b1"}, 1, at(20)); (len(bars) == 0) != tc.ends {
+				t.Errorf("barred: %v", bars)
+			}
+		})
 	}
 }
 
@@ -393,9 +464,61 @@ func TestRunsAreBounded(t *testing.T) {
 	m, now := New(), time.Unix(1_000_000, 0)
 	for i := range 2 * maxRuns {
 		m.Failed("siteb", Pair{fmt.Sprint("a", i), fmt.Sprint("b", i)}, 1, overlay.Relay, "silence", now)
+		m.Connected("siteb", Pair{fmt.Sprint("a", i), "b"}, 1, overlay.Direct, time.Millisecond, now)
+	}
+	if s := m.of("siteb", 1, now); len(s.tech(overlay.Direct).won) != maxRuns || len(s.connected) != maxRuns {
+		t.Errorf("%d nodes by which it connected, %d that did", len(s.tech(overlay.Direct).won), len(s.connected))
 	}
 	tm := m.of("siteb", 1, now).tech(overlay.Relay)
 	if r := tm.runs[Pair{}]; len(tm.runs) > maxRuns || r == nil || len(r.own) > maxCounted || len(r.far) > maxCounted || !r.fails(Pair{}) {
 		t.Errorf("%d runs, %+v", len(tm.runs), r)
+	}
+}
+
+// A technique that connects, as one node says, is barred for others as long as one that does not.
+func TestWordOfOneNodeShortensNoBars(t *testing.T) {
+	for witnesses, want := range []time.Duration{2 * firstBar, 2 * firstBar, firstBar} {
+		m, now := New(), time.Unix(1_000_000, 0)
+		for i := range witnesses {
+			m.Connected("siteb", Pair{fmt.Sprint("a", i), "b1"}, 1, overlay.Direct, time.Millisecond, now)
+		}
+		for range 2 {
+			for i := range 4 {
+				m.Failed("siteb", Pair{fmt.Sprint("n", i), fmt.Sprint("b", i)}, 1, overlay.Direct, "silence", now)
+			}
+			now = now.Add(maxBar)
+		}
+		if got := m.of("siteb", 1, now).tech(overlay.Direct).runs[Pair{}].barredFor; got != want {
+			t.Errorf("%d nodes say that it connects: barred for %v, want %v", witnesses, got, want)
+		}
+	}
+}
+
+// A node's success, or call, ends its own failures, so that they do not count with later ones of others.
+func TestOwnFailuresEnd(t *testing.T) {
+	const direct = overlay.Direct
+	for name, news := range map[string]func(m *Memory, now time.Time){
+		"none": nil,
+		"a success": func(m *Memory, now time.Time) {
+			m.Connected("siteb", Pair{"a1", "b1"}, 1, direct, time.Millisecond, now)
+		},
+		"a call": func(m *Memory, now time.Time) { m.Called("siteb", "a1", direct, now) },
+	} {
+		m, now := New(), time.Unix(1_000_000, 0)
+		m.Connected("siteb", Pair{"a9", "b9"}, 1, overlay.Relay, time.Millisecond, now)
+		for i := range 3 {
+			m.Failed("siteb", Pair{"a1", fmt.Sprint("b", i)}, 1, direct, "silence", now)
+		}
+		if name == "a call" { // one soon after is no news
+			now = now.Add(minSilence)
+		}
+		if news != nil {
+			news(m, now)
+		}
+		m.Failed("siteb", Pair{"a2", "b2"}, 1, direct, "silence", now)
+		m.Failed("siteb", Pair{"a3", "b3"}, 1, direct, "silence", now)
+		if _, bars := m.Advice("siteb", Pair{"a4", "b4"}, 1, now); (len(bars) > 0) != (news == nil) {
+			t.Errorf("after %s and two failures of others: barred %v", name, bars)
+		}
 	}
 }
