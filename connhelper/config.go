@@ -37,7 +37,7 @@ type Config struct {
 	Audit         audit.Config        `yaml:"audit" help:"The audit log: every process and job of the node, every connection of a process, and every refusal."`
 	TLS           TLS                 `yaml:"tls" help:"Certificate, key and CA of this helper."`
 	Deny          []netip.Prefix      `yaml:"deny" example:"10.9.0.0/16" help:"Networks that this helper never dials or sends to, such as the site's management network."`
-	Private       []netip.Prefix      `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, if such networks are routed between sites, and networks that this host is in, public ones too, if other sites share them: each of those by itself, as a larger one does not include it. Other addresses of remote processes on private networks and on this host's own are not dialled: they belong to hosts of this site."`
+	Private       []netip.Prefix      `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, if such networks are routed between sites, and networks that this host or the gateway is in, public ones too, if other sites share them: each of those by itself, as a larger one does not include it. Other addresses of remote processes on private networks and on these are not dialled: they belong to hosts of this site."`
 	AllowLoopback bool                `yaml:"allow_loopback" default:"false" help:"Whether signalling requests may name loopback addresses: only for a grid that runs on one host."`
 	Limits        Limits              `yaml:"limits" help:"Limits of this helper. Requests over a limit are refused as overloaded."`
 	MaxOpen       int                 `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections being set up at a time; more are refused as overloaded."`
@@ -203,18 +203,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 func (c Config) rule() netrule.Rule {
 	r := netrule.Rule{Deny: c.Deny, Private: c.Private}
 	if !c.AllowLoopback {
-		r.Own = netrule.Networks(hostAddresses())
+		r.Own = netrule.Networks(multihome.Prefixes())
 	}
 	return r
-}
-
-// hostAddresses returns this host's addresses with their networks, as they are now.
-func hostAddresses() (all []netip.Prefix) {
-	addresses, _ := net.InterfaceAddrs() // without them no network is taken for the host's own
-	for _, a := range addresses {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			all = append(all, p)
-		}
-	}
-	return all
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
@@ -142,14 +143,31 @@ func TestNeedsIPv4Port(t *testing.T) {
 
 // A helper knows the networks that its host is in, except for a grid on one host.
 func TestHostAddresses(t *testing.T) {
-	if all := hostAddresses(); !slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Addr().IsLoopback() }) {
+	if all := multihome.Prefixes(); !slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Addr().IsLoopback() }) {
 		t.Skipf("no loopback address among %v", all)
 	}
-	own := netrule.Networks(hostAddresses())
+	own := netrule.Networks(multihome.Prefixes())
 	if got := (Config{}).rule().Own; !slices.Equal(got, own) {
 		t.Errorf("its own networks are %v, want %v", got, own)
 	}
 	if got := (Config{AllowLoopback: true}).rule().Own; got != nil {
 		t.Errorf("a grid on one host has own networks %v", got)
+	}
+}
+
+// A process of another site is not dialled on the networks of the gateway, which the frontal names; a proxy may be there.
+func TestNetworksOfTheGateway(t *testing.T) {
+	d := &outbound{rule: netrule.Rule{Own: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}
+	f := &frontal{networks: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}
+	for _, tc := range []struct {
+		addr    string
+		foreign bool
+		ok      bool
+	}{
+		{"198.51.100.80:443", true, false}, {"192.0.2.80:443", true, false}, {"203.0.113.80:443", true, true}, {"198.51.100.80:443", false, true},
+	} {
+		if err := d.checkAddress(f, tc.addr, journey{foreign: tc.foreign, proxy: !tc.foreign}); (err == nil) != tc.ok {
+			t.Errorf("%s, foreign %t: %v", tc.addr, tc.foreign, err)
+		}
 	}
 }

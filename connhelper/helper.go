@@ -217,6 +217,11 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, four, six 
 	h.site.Store(&profile)
 	h.crypt.set(control.EncryptionFromPB(r.Encryption))
 	f := &frontal{session: s, profile: profile, data: r.DataAddress}
+	if !h.opts.AllowLoopback { // else the gateway is on this host, and all sites
+		if f.networks, err = control.NetworksFromPB(r.GatewayNetworks); err != nil {
+			return fmt.Errorf("networks of the gateway: %w", err)
+		}
+	}
 	ip := h.ownAddress(s)
 	f.local, err = data.listen(ip, profile)
 	if err != nil {

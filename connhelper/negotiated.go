@@ -33,7 +33,7 @@ func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 	return &coordinate.Side{
 		Address: ip, Other: coordinate.OtherAddress(ip), Profile: f.profile, Log: h.log, PortPool: h.portPool, Engine: h.engine,
 		Permit: func(ip netip.Addr) error {
-			err := h.opts.Rule.Foreign(ip)
+			err := h.opts.Rule.With(f.networks).Foreign(ip)
 			if err != nil {
 				h.audit.denied(j, err)
 			}

@@ -88,7 +88,7 @@ func (d *outbound) mayReach(f *frontal, j journey) (allowed []string, proxy carr
 	}
 	err = fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
 	for _, addr := range j.addrs {
-		if bad := d.checkAddress(addr, j); bad != nil {
+		if bad := d.checkAddress(f, addr, j); bad != nil {
 			d.audit.denied(j, bad)
 			err = bad
 			continue
@@ -153,7 +153,7 @@ func (d *outbound) fetch(ctx context.Context, f *frontal, asker overlay.ProcessN
 
 // checkAddress rejects addresses that belong to this host alone, since a signalling request must
 // not become a way into it, and those that the settings deny.
-func (d *outbound) checkAddress(addr string, j journey) error {
+func (d *outbound) checkAddress(f *frontal, addr string, j journey) error {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return fmt.Errorf("%w: address %q: %w", wire.ErrMalformed, addr, err)
@@ -164,7 +164,7 @@ func (d *outbound) checkAddress(addr string, j journey) error {
 		return fmt.Errorf("%w: %v is not an address that a helper dials", overlay.ErrForbidden, a)
 	}
 	if j.foreign {
-		return d.rule.Foreign(a.Addr())
+		return d.rule.With(f.networks).Foreign(a.Addr())
 	}
 	return d.rule.Denied(a.Addr())
 }

@@ -23,6 +23,8 @@ type frontal struct {
 	local   netip.AddrPort // this node's data port
 	public  netip.AddrPort
 	public6 netip.AddrPort
+
+	networks []netip.Prefix // that the gateway is in
 }
 
 func (f *frontal) directory() controlpb.DirectoryClient {

@@ -37,7 +37,7 @@ type Config struct {
 
 	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker uses it to decide how this site's processes connect. Fields set to auto are measured; until then, and where the measurement is inconclusive, the site counts as closed."`
 	Deny    []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that the gateway never dials, inside or outside the site, besides loopback, link-local and multicast networks: for example the site's management network."`
-	Private []netip.Prefix `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, if such networks are routed between sites. Other private addresses of remote processes are not dialled: at this site they belong to other hosts."`
+	Private []netip.Prefix `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, if such networks are routed between sites, and networks that this host is in, public ones too, if other sites share them: each of those by itself, as a larger one does not include it. Other addresses of remote processes on private networks and on this host's own are not dialled: they belong to hosts of this site."`
 
 	NodeNetworks []netip.Prefix `yaml:"node_networks" example:"10.1.8.0/24" help:"Networks of addresses at which this site's helpers may listen, besides the source address of a helper's session: those of a second interface, which the helper's setting address names."`
 

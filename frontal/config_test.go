@@ -1,13 +1,17 @@
 package frontal
 
 import (
+	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
+	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -76,5 +80,19 @@ func TestEncryption(t *testing.T) {
 	}
 	if got := control.EncryptionFromPB(nil); !reflect.DeepEqual(got, overlay.DefaultEncryption()) {
 		t.Errorf("a frontal that says nothing: %+v", got)
+	}
+}
+
+// Neither gateway nor helpers look for processes of other sites on the networks that the gateway is in, but on one host.
+func TestGatewayNetworks(t *testing.T) {
+	own := netrule.Networks(multihome.Prefixes())
+	if len(own) == 0 {
+		t.Skip("this host is in no network")
+	}
+	for listen, want := range map[string][]netip.Prefix{"127.0.0.1:7440": nil, "10.1.0.1:7440": own} {
+		c := Config{Listen: netip.MustParseAddrPort(listen)}
+		if got := c.networks(); !slices.Equal(got, want) || !slices.Equal(c.gateway().Rule.Own, want) {
+			t.Errorf("listen %s: %v, the gateway has %v, want %v", listen, got, c.gateway().Rule.Own, want)
+		}
 	}
 }

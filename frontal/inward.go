@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
@@ -18,6 +19,20 @@ import (
 
 // rule returns the settings' rule for addresses that others name.
 func (c Config) rule() netrule.Rule { return netrule.Rule{Deny: c.Deny, Private: c.Private} }
+
+// networks returns those that this gateway is in, where no process of another site is looked for; none for a grid on
+// one host, on whose networks all sites are.
+func (c Config) networks() []netip.Prefix {
+	if !c.hasOtherHosts() {
+		return nil
+	}
+	return netrule.Networks(multihome.Prefixes())
+}
+
+// gateway returns the settings of the gateway.
+func (c Config) gateway() gateway.Settings {
+	return gateway.Settings{Rule: c.rule().With(c.networks()), Dial: c.Dial, OneHost: !c.hasOtherHosts()}
+}
 
 // ownAddress returns why the address at which a helper says it listens is not accepted as its own,
 // or must not be dialled, since the gateway would dial it for others. from is the source address of

@@ -43,8 +43,7 @@ func (f *Frontal) newGateway(quota *ratelimit.Limiter) *gateway.Gateway {
 	return gateway.New(gateway.Options{
 		Site: f.site, Who: f.who, Log: f.log,
 		Settings: func() gateway.Settings {
-			cfg := f.config()
-			return gateway.Settings{Rule: cfg.rule(), Dial: cfg.Dial, OneHost: !cfg.hasOtherHosts()}
+			return f.config().gateway()
 		},
 		Profile: f.profile, Limits: cfg.Limits.gateway(), Quota: quota,
 		HTTPProxy: f.httpProxy, ProxyTLS: func() *tls.Config { return f.creds.DataClient(control.RoleProxy) },

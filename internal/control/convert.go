@@ -257,13 +257,34 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 	if r := p.IPv6Rules; r.Measured {
 		m.Ipv6Rules = &controlpb.Rules{Inbound: uint32(r.Inbound), Filter: uint32(r.Filter), Refusal: uint32(r.Refusal), Egress: uint32(r.Egress), Udp: r.UDP}
 	}
-	for _, n := range p.Networks {
-		m.Networks = append(m.Networks, n.String())
-	}
+	m.Networks = NetworksToPB(p.Networks)
 	for _, t := range p.Forbidden {
 		m.Forbidden = append(m.Forbidden, uint32(t))
 	}
 	return m
+}
+
+// NetworksToPB returns the first of some networks, as many as a peer takes.
+func NetworksToPB(networks []netip.Prefix) (texts []string) {
+	for _, n := range networks[:min(len(networks), overlay.MaxNetworks)] {
+		texts = append(texts, n.String())
+	}
+	return texts
+}
+
+// NetworksFromPB validates and converts networks.
+func NetworksFromPB(texts []string) (networks []netip.Prefix, err error) {
+	if n := len(texts); n > overlay.MaxNetworks {
+		return nil, fmt.Errorf("%d networks, at most %d are allowed", n, overlay.MaxNetworks)
+	}
+	for _, text := range texts {
+		n, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, err
+		}
+		networks = append(networks, n)
+	}
+	return networks, nil
 }
 
 // ProfileFromPB validates and converts the profile of a site.
@@ -305,15 +326,9 @@ func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfi
 		return p, fmt.Errorf("profile of %s: ports %d-%d", site, m.GetFirstPort(), m.GetLastPort())
 	}
 	p.Ports = overlay.Ports{First: uint16(m.GetFirstPort()), Last: uint16(m.GetLastPort())}
-	if n := len(m.GetNetworks()); n > overlay.MaxNetworks {
-		return p, fmt.Errorf("profile of %s: %d networks, at most %d are allowed", site, n, overlay.MaxNetworks)
-	}
-	for _, text := range m.GetNetworks() {
-		n, err := netip.ParsePrefix(text)
-		if err != nil {
-			return p, fmt.Errorf("profile of %s: %w", site, err)
-		}
-		p.Networks = append(p.Networks, n)
+	var err error
+	if p.Networks, err = NetworksFromPB(m.GetNetworks()); err != nil {
+		return p, fmt.Errorf("profile of %s: %w", site, err)
 	}
 	for _, v := range m.GetForbidden() {
 		if t, ok := techniqueFromPB(v); ok {

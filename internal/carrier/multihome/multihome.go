@@ -178,3 +178,14 @@ func addresses() (all []own, err error) {
 	}
 	return all, nil
 }
+
+// Prefixes returns this host's addresses with their networks, as they are now.
+func Prefixes() (all []netip.Prefix) {
+	addresses, _ := net.InterfaceAddrs() // without them no network is taken for the host's own
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}

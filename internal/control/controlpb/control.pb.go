@@ -3697,14 +3697,15 @@ func (x *EnterRequest) GetOffer() *HostOffer {
 }
 
 type EnterResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Profile       *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	Site          string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
-	DataAddress   string                 `protobuf:"bytes,3,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"` // the frontal's data port inside the site
-	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`                               // as JoinResponse.epoch, of the frontal
-	Encryption    *Encryption            `protobuf:"bytes,5,opt,name=encryption,proto3" json:"encryption,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Profile         *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	Site            string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
+	DataAddress     string                 `protobuf:"bytes,3,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"` // the frontal's data port inside the site
+	Epoch           uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`                               // as JoinResponse.epoch, of the frontal
+	Encryption      *Encryption            `protobuf:"bytes,5,opt,name=encryption,proto3" json:"encryption,omitempty"`
+	GatewayNetworks []string               `protobuf:"bytes,6,rep,name=gateway_networks,json=gatewayNetworks,proto3" json:"gateway_networks,omitempty"` // those that the gateway's host is in, in CIDR notation, 64 at most: no process of another site is dialled there
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *EnterResponse) Reset() {
@@ -3768,6 +3769,13 @@ func (x *EnterResponse) GetEpoch() uint64 {
 func (x *EnterResponse) GetEncryption() *Encryption {
 	if x != nil {
 		return x.Encryption
+	}
+	return nil
+}
+
+func (x *EnterResponse) GetGatewayNetworks() []string {
+	if x != nil {
+		return x.GatewayNetworks
 	}
 	return nil
 }
@@ -5676,7 +5684,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06others\x18\x01 \x01(\rR\x06others\"_\n" +
 	"\fEnterRequest\x12\x1a\n" +
 	"\bsoftware\x18\x01 \x01(\tR\bsoftware\x123\n" +
-	"\x05offer\x18\x02 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\"\xd3\x01\n" +
+	"\x05offer\x18\x02 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\"\xfe\x01\n" +
 	"\rEnterResponse\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12!\n" +
@@ -5684,7 +5692,8 @@ const file_control_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12>\n" +
 	"\n" +
 	"encryption\x18\x05 \x01(\v2\x1e.isthmus.control.v1.EncryptionR\n" +
-	"encryption\"i\n" +
+	"encryption\x12)\n" +
+	"\x10gateway_networks\x18\x06 \x03(\tR\x0fgatewayNetworks\"i\n" +
 	"\n" +
 	"Encryption\x12\x1f\n" +
 	"\vother_sites\x18\x01 \x01(\bR\n" +

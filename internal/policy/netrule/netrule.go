@@ -24,7 +24,7 @@ var translated = []netip.Prefix{
 type Rule struct {
 	Deny    []netip.Prefix // never contacted, at anyone's request
 	Private []netip.Prefix // where processes of other sites may be, although private or the host's own
-	Own     []netip.Prefix // those that the host is in: behind the site's firewall, whose neighbours others must not have dialled
+	Own     []netip.Prefix // those that the host and its site's gateway are in: behind the site's firewall, whose neighbours others must not have dialled
 }
 
 // Networks returns those of a host's addresses that have other hosts.
@@ -42,6 +42,12 @@ func Networks(addresses []netip.Prefix) (own []netip.Prefix) {
 var private = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fec0::/10"),
+}
+
+// With returns the rule with further networks of the site.
+func (r Rule) With(own []netip.Prefix) Rule {
+	r.Own = slices.Concat(r.Own, own)
+	return r
 }
 
 // Denied fails with overlay.ErrForbidden for an address that the settings deny.
@@ -82,7 +88,7 @@ func (r Rule) Foreign(ip netip.Addr) error {
 		return slices.ContainsFunc(r.Private, func(p netip.Prefix) bool { return p.Contains(ip) && p.Bits() >= own.Bits() })
 	}
 	if i := slices.IndexFunc(r.Own, func(own netip.Prefix) bool { return own.Contains(ip) && !declared(own) }); i >= 0 {
-		return fmt.Errorf("%w: %v lies in %v, this host's own network: processes of other sites are not looked for there (private lists it if they are)",
+		return fmt.Errorf("%w: %v lies in %v, a network of this host or of its site's gateway: processes of other sites are not looked for there (private lists it if they are)",
 			overlay.ErrForbidden, ip, r.Own[i])
 	}
 	return nil
