@@ -3,6 +3,7 @@ package nodeservice
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -161,6 +163,51 @@ func TestAgentsOfNoConduct(t *testing.T) {
 			}
 			c.cancel() // waits for no acknowledgement
 		})
+	}
+}
+
+// A helper reads an agent's messages at the rate that is permitted, and no faster.
+func TestAgentsAreHeardAtTheirRate(t *testing.T) {
+	said, _ := proto.Marshal(&nodepb.FromAgent{Say: &nodepb.FromAgent_Fault{Fault: &nodepb.Fault{Text: []byte("x")}}})
+	message := append(binary.BigEndian.AppendUint32(nil, uint32(len(said))), said...)
+	const count = 3 * agentBurst / messageCost
+	path := filepath.Join(t.TempDir(), "agent")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	written := make(chan error, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err == nil {
+			defer c.Close()
+			answer, _ := proto.Marshal(&nodepb.FromAgent{Say: &nodepb.FromAgent_Opened{Opened: &nodepb.Opened{Version: 1}}})
+			c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...))
+			c.Read(make([]byte, 4096)) // Open; unread, it would reset the connection
+			_, err = c.Write(bytes.Repeat(message, count))
+		}
+		written <- err
+	}()
+	link, err := jobagent.Dial(path, &nodepb.Open{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		c := newConduct(begin)
+		c.faulted = true // and so the messages are passed over
+		if err := (&booking{leave: make(chan struct{})}).hear(link, c); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		want := time.Duration(float64(count*(len(said)+messageCost)-agentBurst) / agentRate * float64(time.Second))
+		if took := time.Since(begin); took < want-time.Millisecond || took > want+time.Millisecond {
+			t.Errorf("%d messages are read in %v, want %v", count, took, want)
+		}
+	})
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }
 
