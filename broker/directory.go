@@ -59,7 +59,7 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 		}
 		points = points[:0]
 	}
-	var elsewhere map[netip.Addr]control.Identity // source addresses of other sites' sessions
+	var elsewhere map[netip.Addr]overlay.SiteID // source addresses of other sites' sessions
 	granted, shown := make([]*controlpb.Principal, 0, len(req.Points)), false
 	for _, m := range req.Points {
 		point, err := control.PointFromPB(m)
@@ -79,7 +79,7 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 			}
 		} else if point.Public.IsValid() || point.Public6.IsValid() {
 			if elsewhere == nil {
-				elsewhere = d.otherSites(s)
+				elsewhere = d.b.sessions.sources(s.Peer().Site, time.Now())
 			}
 			err = d.checkPublic(s, point, elsewhere)
 		}
@@ -110,8 +110,8 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 
 // checkPublic refuses public addresses that do not demonstrably belong to the site: the frontal's
 // session comes from another address and its settings do not declare this one, or another site's
-// session comes from it. Other sites' nodes would dial it.
-func (d directory) checkPublic(s *control.Session, point overlay.AccessPoint, elsewhere map[netip.Addr]control.Identity) error {
+// session comes, or lately came, from it or from the networks in which it is declared. Other sites' nodes would dial it.
+func (d directory) checkPublic(s *control.Session, point overlay.AccessPoint, elsewhere map[netip.Addr]overlay.SiteID) error {
 	for _, public := range []netip.AddrPort{point.Public, point.Public6} {
 		if !public.IsValid() {
 			continue
@@ -123,7 +123,7 @@ func (d directory) checkPublic(s *control.Session, point overlay.AccessPoint, el
 	return nil
 }
 
-func (d directory) checkPublicAddress(s *control.Session, point overlay.AccessPoint, public netip.AddrPort, elsewhere map[netip.Addr]control.Identity) error {
+func (d directory) checkPublicAddress(s *control.Session, point overlay.AccessPoint, public netip.AddrPort, elsewhere map[netip.Addr]overlay.SiteID) error {
 	what := fmt.Sprintf("public address of %v", point.Process)
 	if err := checkTarget(what, public, d.b.cfg.AllowLoopback); err != nil {
 		return err
@@ -132,25 +132,43 @@ func (d directory) checkPublicAddress(s *control.Session, point overlay.AccessPo
 	if ip == s.RemoteAddr().Addr().Unmap() {
 		return nil
 	}
-	if site, err := d.b.registry.Site(point.Node.Site); err == nil && !site.Profile.Declares(ip) {
+	site, err := d.b.registry.Site(point.Node.Site)
+	if err != nil {
+		site = new(registry.Site)
+	}
+	if err == nil && !site.Profile.Declares(ip) {
 		return fmt.Errorf("%w: %s %v: the session of %v comes from %v, and %s does not declare another address there (profile.networks)",
 			overlay.ErrForbidden, what, public, s.Peer(), s.RemoteAddr().Addr(), point.Node.Site)
 	}
 	if other, ok := elsewhere[ip]; ok {
-		return fmt.Errorf("%w: %s %v: that is where %v comes from", overlay.ErrForbidden, what, public, other)
+		return fmt.Errorf("%w: %s %v: that is where frontal %s comes from", overlay.ErrForbidden, what, public, other)
+	}
+	if network, other := overlaps(site.Profile.Networks, ip, s.RemoteAddr().Addr().Unmap(), elsewhere); other != "" {
+		return fmt.Errorf("%w: %s %v: of the networks that %s declares there, frontal %s comes from %v, too; declare smaller ones, without other sites' hosts (profile.networks)",
+			overlay.ErrForbidden, what, public, point.Node.Site, other, network)
 	}
 	return nil
 }
 
-// otherSites returns the source addresses of other sites' frontals.
-func (d directory) otherSites(s *control.Session) map[netip.Addr]control.Identity {
-	from := make(map[netip.Addr]control.Identity)
-	for _, other := range d.b.sessions.all(control.RoleFrontal) {
-		if other.Peer().Site != s.Peer().Site {
-			from[other.RemoteAddr().Addr().Unmap()] = other.Peer()
+// overlaps returns a network that a site declares for an address and a site that was seen in it, unless one of those networks has
+// no other site. own is where the declaring site's session comes from, which others may share.
+func overlaps(declared []netip.Prefix, ip, own netip.Addr, elsewhere map[netip.Addr]overlay.SiteID) (network netip.Prefix, other overlay.SiteID) {
+	for _, n := range declared {
+		if !n.Contains(ip) {
+			continue
 		}
+		found := overlay.SiteID("")
+		for addr, site := range elsewhere {
+			if addr != own && n.Contains(addr) && (found == "" || site < found) {
+				found = site
+			}
+		}
+		if found == "" {
+			return netip.Prefix{}, ""
+		}
+		network, other = n, found
 	}
-	return from
+	return network, other
 }
 
 // Withdraw implements controlpb.DirectoryServer.
