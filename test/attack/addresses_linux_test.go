@@ -62,6 +62,7 @@ func (a *attacked) falseAddresses(t *testing.T, rogue controlpb.DirectoryClient)
 	for addr, want := range map[string]string{
 		netip.AddrPortFrom(a.Daemon("broker").Host.Addr(), 22).String(): "does not declare another address",
 		netip.AddrPortFrom(from, 22).String():                           "that is where " + closed.String() + " comes from",
+		netip.AddrPortFrom(from.Next(), 22).String():                    "of the networks that rogue declares there",
 	} {
 		if err := a.registers(t, rogue, claim(site, "", addr)); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
 			t.Errorf("a site at %s: %v", addr, err)
