@@ -113,7 +113,9 @@ func (f *fakeFrontal) startRelay(want wire.Frame) {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { ln.Close() })
+	f.mu.Lock()
 	f.relay = &controlpb.Assignment{Proxy: "p1", Addresses: []string{ln.Addr().String()}, Ticket: wire.Append(nil, want)}
+	f.mu.Unlock()
 	go func() { // ends with the listener and the test's connections
 		var ends []net.Conn
 		for len(ends) < 2 {
