@@ -55,7 +55,7 @@ func TestSources(t *testing.T) {
 	if got := s.sources("b", now.Add(sourceLife)); len(got) != 0 {
 		t.Errorf("a day later: %v", got)
 	}
-	for i := range 2 * maxSources {
+	for i := range maxSources + 10 {
 		s.noteSource(overlay.SiteID(fmt.Sprint("s", i)), addr, now)
 	}
 	if len(s.from) != maxSources {

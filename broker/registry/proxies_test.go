@@ -121,7 +121,7 @@ func TestSilentProxy(t *testing.T) {
 	if got, err := x.Assign(LeastLoaded, Need{Site: "a", Now: now}); err != nil || got.Name != "silent" {
 		t.Errorf("the only one: %s, %v", got.Name, err)
 	}
-	for i := range 2 * maxFailing {
+	for i := range maxFailing + 10 {
 		x.Failed(overlay.SiteID(fmt.Sprint("s", i)), "silent", now)
 	}
 	x.Failed("a", "invented", now)
