@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
@@ -269,42 +270,13 @@ func siteOf(name string) string {
 // wordRE matches valid site and host names, which become part of a host name.
 var wordRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// A SpecError describes an error at a key of a spec.
-type SpecError struct {
-	File string // "" for a spec from memory
-	Line int    // 0 if the spec was not read from text
-	Key  string // such as sites[2].preset
-	Err  error
-}
-
-// Error returns "file:line: key: cause".
-func (e *SpecError) Error() string {
-	var b strings.Builder
-	if e.File != "" {
-		b.WriteString(e.File + ":")
-	}
-	if e.Line > 0 {
-		fmt.Fprintf(&b, "%d:", e.Line)
-	}
-	if b.Len() > 0 {
-		b.WriteString(" ")
-	}
-	if e.Key != "" {
-		b.WriteString(e.Key + ": ")
-	}
-	return b.String() + e.Err.Error()
-}
-
-// Unwrap returns the cause.
-func (e *SpecError) Unwrap() error { return e.Err }
-
-// Check returns an error in the spec as a *SpecError, or nil.
+// Check returns an error in the spec, a daemon.Fault with its key, or nil.
 func (s Spec) Check() error {
 	if len(s.Sites) == 0 {
-		return specErr("sites", "no site; give at least one with a name and a preset")
+		return daemon.Wrong("sites", "no site; give at least one with a name and a preset")
 	}
 	if s.Window != 0 && (s.Window < minWindow || s.Window > maxWindow) {
-		return specErr("window", "%d bytes; want %d to %d", s.Window, minWindow, maxWindow)
+		return daemon.Wrong("window", "%d bytes; want %d to %d", s.Window, minWindow, maxWindow)
 	}
 	seen := make(map[string]bool)
 	gateways, public := 0, 0
@@ -314,7 +286,7 @@ func (s Spec) Check() error {
 			return err
 		}
 		if seen[site.Name] {
-			return specErr(key+".name", "site %q is there twice", site.Name)
+			return daemon.Wrong(key+".name", "site %q is there twice", site.Name)
 		}
 		seen[site.Name] = true
 		if site.Preset == Public {
@@ -327,58 +299,58 @@ func (s Spec) Check() error {
 		}
 	}
 	if gateways > MaxSites {
-		return specErr("sites", "%d sites have a gateway; the address plan ends at %d", gateways, MaxSites)
+		return daemon.Wrong("sites", "%d sites have a gateway; the address plan ends at %d", gateways, MaxSites)
 	}
 	if public > MaxPublic {
-		return specErr("sites", "%d public hosts and proxies; the address plan ends at %d", public, MaxPublic)
+		return daemon.Wrong("sites", "%d public hosts and proxies; the address plan ends at %d", public, MaxPublic)
 	}
 	return s.checkWAN()
 }
 
 func (s Site) check(key string) error {
 	if !wordRE.MatchString(s.Name) {
-		return specErr(key+".name", "%q is no site name; use lower-case letters, digits and inner dashes, 32 at most", s.Name)
+		return daemon.Wrong(key+".name", "%q is no site name; use lower-case letters, digits and inner dashes, 32 at most", s.Name)
 	}
 	if s.Preset != Public {
 		if _, err := lookupPreset(s.Preset); err != nil {
-			return &SpecError{Key: key + ".preset", Err: err}
+			return daemon.Wrong(key+".preset", "%w", err)
 		}
 	} else if s.Gateway != "" {
-		return specErr(key+".gateway", "a public site has no gateway")
+		return daemon.Wrong(key+".gateway", "a public site has no gateway")
 	}
 	if len(s.Nodes) == 0 {
-		return specErr(key+".nodes", "no node; give a count or a list of names")
+		return daemon.Wrong(key+".nodes", "no node; give a count or a list of names")
 	}
 	if len(s.Nodes) > MaxNodes {
-		return specErr(key+".nodes", "%d nodes; at most %d fit in a site", len(s.Nodes), MaxNodes)
+		return daemon.Wrong(key+".nodes", "%d nodes; at most %d fit in a site", len(s.Nodes), MaxNodes)
 	}
 	if s.Uplink < 0 {
-		return specErr(key+".uplink", "%d bit/s is negative", s.Uplink)
+		return daemon.Wrong(key+".uplink", "%d bit/s is negative", s.Uplink)
 	}
 	if s.Burst != 0 && s.Burst < minBurst {
-		return specErr(key+".burst", "%d bytes are less than the %d of a few packets", s.Burst, minBurst)
+		return daemon.Wrong(key+".burst", "%d bytes are less than the %d of a few packets", s.Burst, minBurst)
 	}
 	if len(s.CPU) > len(s.Nodes) {
-		return specErr(key+".cpu", "%d limits for %d nodes", len(s.CPU), len(s.Nodes))
+		return daemon.Wrong(key+".cpu", "%d limits for %d nodes", len(s.CPU), len(s.Nodes))
 	}
 	for _, cores := range s.CPU {
 		if !(cores >= minCores && cores <= maxCores) {
-			return specErr(key+".cpu", "%g cores; want %g to %g", cores, minCores, maxCores)
+			return daemon.Wrong(key+".cpu", "%g cores; want %g to %g", cores, minCores, maxCores)
 		}
 	}
 	outer := s.outerProvider()
 	if s.Second && (s.Preset == Public || outer != nil || s.overlaps()) {
-		return specErr(key+".second", "a second uplink is a gateway's that is on the internet itself, with addresses of its own")
+		return daemon.Wrong(key+".second", "a second uplink is a gateway's that is on the internet itself, with addresses of its own")
 	}
 	if s.OnlyIPv6 && (s.Preset == Public || !(Spec{}).ipv6At(s)) {
-		return specErr(key+".only-ipv6", "preset %s has no IPv6: its gateway, or what lies before it, translates addresses, or it has none", s.Preset)
+		return daemon.Wrong(key+".only-ipv6", "preset %s has no IPv6: its gateway, or what lies before it, translates addresses, or it has none", s.Preset)
 	}
 	if s.UDPLife != 0 {
 		if outer == nil || outer.udpLife == 0 {
-			return specErr(key+".udp-life", "preset %s does not end UDP mappings at a certain age", s.Preset)
+			return daemon.Wrong(key+".udp-life", "preset %s does not end UDP mappings at a certain age", s.Preset)
 		}
 		if s.UDPLife < minUDPLife || s.UDPLife%time.Millisecond != 0 {
-			return specErr(key+".udp-life", "%v is not %v or more in whole milliseconds", s.UDPLife, minUDPLife)
+			return daemon.Wrong(key+".udp-life", "%v is not %v or more in whole milliseconds", s.UDPLife, minUDPLife)
 		}
 	}
 	names := map[string]bool{}
@@ -387,11 +359,11 @@ func (s Site) check(key string) error {
 	}
 	if s.Preset != Public {
 		if names[s.gateway()] {
-			return specErr(key+".gateway", "the name %q is taken in this site", s.gateway())
+			return daemon.Wrong(key+".gateway", "the name %q is taken in this site", s.gateway())
 		}
 		names[s.gateway()] = true
 		if !wordRE.MatchString(s.gateway()) {
-			return specErr(key+".gateway", "%q is no host name; use lower-case letters, digits and inner dashes, 32 at most", s.Gateway)
+			return daemon.Wrong(key+".gateway", "%q is no host name; use lower-case letters, digits and inner dashes, 32 at most", s.Gateway)
 		}
 	}
 	if s.hasProxy() {
@@ -399,10 +371,10 @@ func (s Site) check(key string) error {
 	}
 	for _, n := range s.Nodes {
 		if !wordRE.MatchString(n) {
-			return specErr(key+".nodes", "%q is no host name; use lower-case letters, digits and inner dashes, 32 at most", n)
+			return daemon.Wrong(key+".nodes", "%q is no host name; use lower-case letters, digits and inner dashes, 32 at most", n)
 		}
 		if names[n] {
-			return specErr(key+".nodes", "the name %q is taken in this site", n)
+			return daemon.Wrong(key+".nodes", "the name %q is taken in this site", n)
 		}
 		names[n] = true
 	}
@@ -411,29 +383,25 @@ func (s Site) check(key string) error {
 
 func (s Spec) checkWAN() error {
 	if err := s.WAN.Default.Validate(); err != nil {
-		return &SpecError{Key: "wan", Err: err}
+		return daemon.Wrong("wan", "%w", err)
 	}
 	for i, p := range s.WAN.Pairs {
 		key := fmt.Sprintf("wan.pairs[%d]", i)
 		for _, name := range []string{p.From, p.To} {
 			if len(s.expand(name)) == 0 {
-				return specErr(key, "%q is neither a site nor a public host (site/host) of this file", name)
+				return daemon.Wrong(key, "%q is neither a site nor a public host (site/host) of this file", name)
 			}
 		}
 		if p.From == p.To {
-			return specErr(key, "both ends are %q", p.From)
+			return daemon.Wrong(key, "both ends are %q", p.From)
 		}
 		shape := s.WAN.Default
 		p.Apply(&shape)
 		if err := shape.Validate(); err != nil {
-			return &SpecError{Key: key, Err: err}
+			return daemon.Wrong(key, "%w", err)
 		}
 	}
 	return nil
-}
-
-func specErr(key, format string, args ...any) *SpecError {
-	return &SpecError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
 // Load reads and checks the spec in file.

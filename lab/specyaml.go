@@ -3,309 +3,167 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/lab/wan"
-	"gopkg.in/yaml.v3"
 )
 
-// Parse reads a spec from YAML text and checks it. Unknown and repeated keys are
-// errors; each error is a *SpecError with file (used for messages only), line
-// and key.
+// Parse reads a spec from YAML text and checks it. Unknown and repeated keys are errors. The error,
+// a daemon.Faults, lists all of them by file, line and key; file is the name to call the text by.
 func Parse(file string, text []byte) (Spec, error) {
-	r := specReader{lines: make(map[string]int)}
-	spec, err := r.parse(text)
-	if err == nil {
-		err = spec.Check()
-	}
-	if err == nil {
-		return spec, nil
-	}
-	var e *SpecError
-	if !errors.As(err, &e) {
-		return Spec{}, &SpecError{File: file, Err: err}
-	}
-	e.File = file
-	if e.Line == 0 {
-		e.Line = r.lineOf(e.Key)
-	}
-	return Spec{}, e
-}
-
-// A specReader converts YAML nodes to a Spec and remembers the line of each key, for errors that
-// are found later.
-type specReader struct{ lines map[string]int }
-
-// lineOf returns the line of key or of the nearest enclosing key.
-func (r *specReader) lineOf(key string) int {
-	for key != "" {
-		if n, ok := r.lines[key]; ok {
-			return n
-		}
-		key = key[:max(0, strings.LastIndexAny(key, ".["))]
-	}
-	return 0
-}
-
-// field reads the value of one key; key is the full path for messages.
-type field func(key string, n *yaml.Node) error
-
-func (r *specReader) parse(text []byte) (Spec, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
+	f, _, err := daemon.Document[specFile](file, text)
+	if err != nil {
 		return Spec{}, err
 	}
-	if len(doc.Content) == 0 {
-		return Spec{}, errors.New("the file is empty; it needs the key sites")
-	}
-	var spec Spec
-	err := r.mapping("", doc.Content[0], map[string]field{
-		"ipv6":   scalar(r, &spec.IPv6, parseBool),
-		"window": scalar(r, &spec.Window, parseBytes),
-		"wan":    func(key string, n *yaml.Node) error { return r.wan(key, n, &spec.WAN) },
-		"sites":  func(key string, n *yaml.Node) error { return r.sites(key, n, &spec.Sites) },
-	})
-	return spec, err
+	return f.spec()
 }
 
-// mapping calls the field of every key of n, in the order of the text.
-func (r *specReader) mapping(path string, n *yaml.Node, fields map[string]field) error {
-	if n.Kind != yaml.MappingNode {
-		return r.errf(path, n, "want keys and values here (one of %s)", keyList(fields))
+// The structs below are a spec as it is written.
+type (
+	specFile struct {
+		IPv6   bool       `yaml:"ipv6" help:"IPv6 for all sites whose gateway does not translate addresses."`
+		Window quantity   `yaml:"window" help:"Most bytes of a TCP connection's buffer in each direction, on every host."`
+		WAN    wanFile    `yaml:"wan" help:"The paths between sites."`
+		Sites  []siteFile `yaml:"sites" help:"The sites."`
 	}
-	seen := make(map[string]bool)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		key := k.Value
-		if path != "" {
-			key = path + "." + k.Value
-		}
-		f, ok := fields[k.Value]
-		if !ok || k.Kind != yaml.ScalarNode {
-			return r.errf(key, k, "unknown key; known here are %s", keyList(fields))
-		}
-		if seen[k.Value] {
-			return r.errf(key, k, "the key is there twice")
-		}
-		seen[k.Value] = true
-		r.lines[key] = k.Line
-		if err := f(key, v); err != nil {
-			return err
-		}
+	wanFile struct {
+		Shape shapeFile  `yaml:",inline"`
+		Pairs []pairFile `yaml:"pairs" help:"Exceptions, of which a later one wins."`
 	}
+	pairFile struct {
+		Between []string  `yaml:"between" help:"Two sites or endpoints, for both directions."`
+		From    string    `yaml:"from" help:"A site or an endpoint, for one direction."`
+		To      string    `yaml:"to" help:"A site or an endpoint, for one direction."`
+		Shape   shapeFile `yaml:",inline"`
+	}
+	siteFile struct {
+		Name     string     `yaml:"name" help:"Name of the site."`
+		Preset   string     `yaml:"preset" help:"Kind of the site."`
+		Gateway  string     `yaml:"gateway" help:"Host name of the gateway."`
+		Uplink   quantity   `yaml:"uplink" help:"Rate of the gateway's access link in each direction."`
+		Burst    quantity   `yaml:"burst" help:"Bytes that pass an idle access link at once."`
+		UDPLife  quantity   `yaml:"udp-life" help:"Life of UDP mappings."`
+		CPU      []float64  `yaml:"cpu" help:"Cores for each node's commands, in the order of the nodes."`
+		Second   bool       `yaml:"second" help:"A second uplink."`
+		OnlyIPv6 bool       `yaml:"only-ipv6" help:"IPv6, and no route out over IPv4."`
+		Nodes    []quantity `yaml:"nodes" default:"1" help:"A number of nodes, or their names."`
+	}
+	shapeFile struct {
+		RTT       quantity `yaml:"rtt" help:"Round-trip time, half of which goes to each direction."`
+		Delay     quantity `yaml:"delay" help:"Delay of one direction."`
+		Jitter    quantity `yaml:"jitter" help:"What is added to the delay at most."`
+		Loss      quantity `yaml:"loss" help:"Share of packets that is lost."`
+		Duplicate quantity `yaml:"duplicate" help:"Share of packets that arrives twice."`
+		Rate      quantity `yaml:"rate" help:"Rate of each direction."`
+		Queue     quantity `yaml:"queue" help:"Bytes that wait at most."`
+		Reorder   quantity `yaml:"reorder" help:"Whether jitter reorders packets."`
+	}
+)
+
+// A quantity is a number with or without a unit; empty, it was not given.
+type quantity string
+
+// UnmarshalText lets a quantity be a YAML number.
+func (q *quantity) UnmarshalText(text []byte) error {
+	*q = quantity(text)
 	return nil
 }
 
-func keyList(fields map[string]field) string {
-	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+// Check implements the check of package daemon.
+func (f specFile) Check() error {
+	s, err := f.spec()
+	if err != nil {
+		return err
+	}
+	return s.Check()
 }
 
-// list calls f for every element of the sequence n.
-func (r *specReader) list(key string, n *yaml.Node, f field) error {
-	if n.Kind != yaml.SequenceNode {
-		return r.errf(key, n, "want a list")
+// spec converts f; the error names every quantity that is none.
+func (f specFile) spec() (Spec, error) {
+	s := Spec{IPv6: f.IPv6}
+	errs := []error{
+		set("window", &s.Window, f.Window, parseBytes),
+		f.WAN.Shape.apply("wan", &s.WAN.Default),
 	}
-	for i, e := range n.Content {
-		k := fmt.Sprintf("%s[%d]", key, i)
-		r.lines[k] = e.Line
-		if err := f(k, e); err != nil {
-			return err
-		}
+	for i, p := range f.WAN.Pairs {
+		pair, err := p.pair(fmt.Sprintf("wan.pairs[%d]", i))
+		s.WAN.Pairs, errs = append(s.WAN.Pairs, pair), append(errs, err)
 	}
-	return nil
+	for i, one := range f.Sites {
+		site, err := one.site(fmt.Sprintf("sites[%d]", i))
+		s.Sites, errs = append(s.Sites, site), append(errs, err)
+	}
+	return s, errors.Join(errs...)
 }
 
-// scalar returns a field that parses one plain value into dst.
-func scalar[T any](r *specReader, dst *T, parse func(string) (T, error)) field {
-	return func(key string, n *yaml.Node) error {
-		if n.Kind != yaml.ScalarNode {
-			return r.errf(key, n, "want a single value")
-		}
-		v, err := parse(n.Value)
-		if err != nil {
-			return r.errf(key, n, "%w", err)
-		}
-		*dst = v
-		return nil
+func (f pairFile) pair(key string) (PairSpec, error) {
+	p := PairSpec{From: f.From, To: f.To}
+	switch {
+	case f.Between == nil && p.From != "" && p.To != "":
+	case len(f.Between) == 2 && p.From == "" && p.To == "":
+		p.From, p.To, p.Both = f.Between[0], f.Between[1], true
+	default:
+		return p, daemon.Wrong(key, "name two sites, either with between: [a, b] for both directions or with from and to for one")
 	}
+	p.Apply = func(s *wan.Shape) { _ = f.Shape.apply("", s) } // the call below returns the error
+	return p, f.Shape.apply(key, new(wan.Shape))
 }
 
-func (r *specReader) errf(key string, n *yaml.Node, format string, args ...any) error {
-	return &SpecError{Line: n.Line, Key: key, Err: fmt.Errorf(format, args...)}
+func (f siteFile) site(key string) (Site, error) {
+	s := Site{Name: f.Name, Preset: f.Preset, Gateway: f.Gateway, CPU: f.CPU, Second: f.Second, OnlyIPv6: f.OnlyIPv6}
+	for _, n := range f.Nodes {
+		s.Nodes = append(s.Nodes, string(n))
+	}
+	var err error
+	if len(f.Nodes) == 1 && strings.Trim(s.Nodes[0], "-.0123456789") == "" {
+		var count int
+		err = set(key+".nodes", &count, f.Nodes[0], parseCount)
+		s.Nodes = Nodes(count)
+	}
+	return s, errors.Join(err,
+		set(key+".uplink", &s.Uplink, f.Uplink, parseRate),
+		set(key+".burst", &s.Burst, f.Burst, parseBytes),
+		set(key+".udp-life", &s.UDPLife, f.UDPLife, parseDuration))
 }
 
-func plain(s string) (string, error) { return s, nil }
-
-func (r *specReader) wan(key string, n *yaml.Node, dst *WAN) error {
-	var def shapeChange
-	fields := def.fields(r)
-	fields["pairs"] = func(key string, n *yaml.Node) error {
-		return r.list(key, n, func(key string, n *yaml.Node) error {
-			p, err := r.pair(key, n)
-			dst.Pairs = append(dst.Pairs, p)
-			return err
-		})
+// apply sets the values of s that are given.
+func (f shapeFile) apply(key string, s *wan.Shape) error {
+	if f.RTT != "" && f.Delay != "" {
+		return daemon.Wrong(key+".delay", "give rtt (half of it goes to each direction) or delay, not both")
 	}
-	err := r.mapping(key, n, fields)
-	def.apply(&dst.Default)
+	rtt, queue := 2*s.Delay, int64(s.Queue)
+	err := errors.Join(
+		set(key+".delay", &s.Delay, f.Delay, parseDuration),
+		set(key+".rtt", &rtt, f.RTT, parseDuration),
+		set(key+".jitter", &s.Jitter, f.Jitter, parseDuration),
+		set(key+".loss", &s.Loss, f.Loss, parseShare),
+		set(key+".duplicate", &s.Duplicate, f.Duplicate, parseShare),
+		set(key+".rate", &s.Rate, f.Rate, parseRate),
+		set(key+".queue", &queue, f.Queue, parseBytes),
+		set(key+".reorder", &s.Reorder, f.Reorder, parseBool),
+	)
+	if f.RTT != "" {
+		s.Delay = rtt / 2
+	}
+	s.Queue = int(queue)
 	return err
 }
 
-func (r *specReader) pair(key string, n *yaml.Node) (PairSpec, error) {
-	var (
-		p       PairSpec
-		c       shapeChange
-		between []string
-	)
-	fields := c.fields(r)
-	fields["from"] = scalar(r, &p.From, plain)
-	fields["to"] = scalar(r, &p.To, plain)
-	fields["between"] = func(key string, n *yaml.Node) error { return r.names(key, n, &between) }
-	if err := r.mapping(key, n, fields); err != nil {
-		return p, err
+// set parses a quantity into dst, if it was given.
+func set[T any](key string, dst *T, q quantity, parse func(string) (T, error)) error {
+	if q == "" {
+		return nil
 	}
-	switch {
-	case between == nil && p.From != "" && p.To != "":
-	case len(between) == 2 && p.From == "" && p.To == "":
-		p.From, p.To, p.Both = between[0], between[1], true
-	default:
-		return p, r.errf(key, n, "name two sites, either with between: [a, b] for both directions or with from and to for one")
-	}
-	p.Apply = c.apply
-	return p, nil
-}
-
-func (r *specReader) names(key string, n *yaml.Node, dst *[]string) error {
-	*dst = []string{}
-	return r.list(key, n, func(key string, n *yaml.Node) error {
-		var s string
-		err := scalar(r, &s, plain)(key, n)
-		*dst = append(*dst, s)
-		return err
-	})
-}
-
-func (r *specReader) sites(key string, n *yaml.Node, dst *[]Site) error {
-	return r.list(key, n, func(key string, n *yaml.Node) error {
-		var s Site
-		err := r.mapping(key, n, map[string]field{
-			"name":      scalar(r, &s.Name, plain),
-			"preset":    scalar(r, &s.Preset, plain),
-			"gateway":   scalar(r, &s.Gateway, plain),
-			"uplink":    scalar(r, &s.Uplink, parseRate),
-			"burst":     scalar(r, &s.Burst, parseBytes),
-			"udp-life":  scalar(r, &s.UDPLife, parseDuration),
-			"cpu":       func(key string, n *yaml.Node) error { return r.cores(key, n, &s.CPU) },
-			"second":    scalar(r, &s.Second, parseBool),
-			"only-ipv6": scalar(r, &s.OnlyIPv6, parseBool),
-			"nodes":     func(key string, n *yaml.Node) error { return r.nodes(key, n, &s.Nodes) },
-		})
-		if err == nil && s.Nodes == nil {
-			s.Nodes = Nodes(1)
-		}
-		*dst = append(*dst, s)
-		return err
-	})
-}
-
-// cores reads one number of cores or a list of them.
-func (r *specReader) cores(key string, n *yaml.Node, dst *[]float64) error {
-	one := func(key string, n *yaml.Node) error {
-		var v float64
-		err := scalar(r, &v, parseCores)(key, n)
-		*dst = append(*dst, v)
-		return err
-	}
-	if n.Kind == yaml.SequenceNode {
-		return r.list(key, n, one)
-	}
-	return one(key, n)
-}
-
-func parseCores(s string) (float64, error) {
-	v, err := strconv.ParseFloat(s, 64)
+	v, err := parse(string(q))
 	if err != nil {
-		return 0, fmt.Errorf("%q is no number of cores", s)
+		return daemon.Wrong(key, "%w", err)
 	}
-	return v, nil
-}
-
-// nodes reads a count or a list of names.
-func (r *specReader) nodes(key string, n *yaml.Node, dst *[]string) error {
-	if n.Kind == yaml.SequenceNode {
-		return r.names(key, n, dst)
-	}
-	var count int
-	if err := scalar(r, &count, parseCount)(key, n); err != nil {
-		return err
-	}
-	*dst = Nodes(count)
+	*dst = v
 	return nil
-}
-
-// A shapeChange holds the values given in a mapping; nil was not given.
-type shapeChange struct {
-	delay, jitter   *time.Duration
-	loss, duplicate *float64
-	rate, queue     *int64
-	reorder         *bool
-}
-
-func (c *shapeChange) fields(r *specReader) map[string]field {
-	return map[string]field{
-		"rtt": c.once(r, func(s string) (time.Duration, error) {
-			d, err := parseDuration(s)
-			return d / 2, err
-		}),
-		"delay":     c.once(r, parseDuration),
-		"jitter":    scalar(r, &c.jitter, pointer(parseDuration)),
-		"loss":      scalar(r, &c.loss, pointer(parseShare)),
-		"duplicate": scalar(r, &c.duplicate, pointer(parseShare)),
-		"rate":      scalar(r, &c.rate, pointer(parseRate)),
-		"queue":     scalar(r, &c.queue, pointer(parseBytes)),
-		"reorder":   scalar(r, &c.reorder, pointer(parseBool)),
-	}
-}
-
-// once reads the delay, which may be given in either of two ways but not in both.
-func (c *shapeChange) once(r *specReader, parse func(string) (time.Duration, error)) field {
-	return func(key string, n *yaml.Node) error {
-		if c.delay != nil {
-			return r.errf(key, n, "give rtt (half of it goes to each direction) or delay, not both")
-		}
-		return scalar(r, &c.delay, pointer(parse))(key, n)
-	}
-}
-
-// apply sets the values of c in s.
-func (c shapeChange) apply(s *wan.Shape) {
-	set(&s.Delay, c.delay)
-	set(&s.Jitter, c.jitter)
-	set(&s.Loss, c.loss)
-	set(&s.Duplicate, c.duplicate)
-	set(&s.Rate, c.rate)
-	set(&s.Reorder, c.reorder)
-	if c.queue != nil {
-		s.Queue = int(*c.queue)
-	}
-}
-
-func set[T any](dst, v *T) {
-	if v != nil {
-		*dst = *v
-	}
-}
-
-func pointer[T any](parse func(string) (T, error)) func(string) (*T, error) {
-	return func(s string) (*T, error) {
-		v, err := parse(s)
-		return &v, err
-	}
 }
 
 func parseBool(s string) (bool, error) {

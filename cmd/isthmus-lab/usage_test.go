@@ -97,10 +97,10 @@ func TestCheck(t *testing.T) {
 		want   string
 	}{
 		{[]string{"good.yaml"}, 0, "good.yaml: ok (lab)\n"},
-		{[]string{"lab.yaml"}, 2, "lab.yaml:3: error: sites[1].preset: "},
-		{[]string{"good.yaml", "lab.yaml"}, 2, "lab.yaml:3: error: sites[1].preset: "},
+		{[]string{"lab.yaml"}, 2, "lab.yaml:3:21: error: sites[1].preset: "},
+		{[]string{"good.yaml", "lab.yaml"}, 2, "lab.yaml:3:21: error: sites[1].preset: "},
 		{[]string{"nosuch.yaml"}, 2, "nosuch.yaml: error: no such file"},
-		{[]string{"--json", "lab.yaml"}, 2, `"line":3,"key":"sites[1].preset"`},
+		{[]string{"--json", "lab.yaml"}, 2, `"line":3,"column":21,"key":"sites[1].preset"`},
 		{[]string{"--json", "good.yaml"}, 0, `{"as":"lab","file":"good.yaml","findings":[],"status":0}`},
 	} {
 		r := isthmusLab(t, dir, append([]string{"check"}, c.words...)...)

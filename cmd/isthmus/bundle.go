@@ -290,7 +290,7 @@ func (l *collector) settings() (all []settingsOf) {
 		l.add("settings/"+as+".yaml", file, bundle.Settings, text)
 		var found strings.Builder
 		for _, f := range kind.check(file, text) {
-			if f.Severity == noted {
+			if f.Severity == cmdline.Noted {
 				continue // the settings are in the bundle
 			}
 			fmt.Fprintln(&found, f)

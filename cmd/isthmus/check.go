@@ -1,14 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -28,7 +26,7 @@ import (
 type fileKind struct {
 	name  string   // for --as
 	keys  []string // at the top of such a file
-	check func(file string, text []byte) []finding
+	check func(file string, text []byte) []cmdline.Finding
 }
 
 func fileKinds() []fileKind {
@@ -42,36 +40,6 @@ func fileKinds() []fileKind {
 		{"lab", []string{"ipv6", "wan", "sites"}, checkLab},
 		{"socket", nil, checkSocketUnit},
 	}
-}
-
-// A finding is one error in a file, or something probably unintended.
-type finding struct {
-	Severity string `json:"severity"` // error, warning or note
-	File     string `json:"file"`
-	Line     int    `json:"line,omitempty"`
-	Column   int    `json:"column,omitempty"`
-	Key      string `json:"key,omitempty"`
-	Text     string `json:"text"`
-}
-
-const (
-	severe = "error"
-	minor  = "warning"
-	noted  = "note" // not an error: what the file leaves denied, and the line that permits it
-)
-
-func (f finding) String() string {
-	text := f.File
-	for _, n := range []int{f.Line, f.Column} {
-		if n > 0 {
-			text += ":" + strconv.Itoa(n)
-		}
-	}
-	text += ": " + f.Severity + ": "
-	if f.Key != "" {
-		text += f.Key + ": "
-	}
-	return text + f.Text
 }
 
 // checkCommand is "isthmus check".
@@ -128,7 +96,7 @@ func kindNames() string {
 // checkOne checks one file, prints the findings, and returns the exit status for it. A single kind
 // is assumed; among several the file's keys decide.
 func checkOne(w io.Writer, kinds []fileKind, file string, asJSON bool) int {
-	kind, found := fileKind{}, []finding{}
+	kind, found := fileKind{}, []cmdline.Finding{}
 	text, err := readBounded(file)
 	if err == nil {
 		if kind, err = kindOf(kinds, file, text); err == nil {
@@ -136,27 +104,9 @@ func checkOne(w io.Writer, kinds []fileKind, file string, asJSON bool) int {
 		}
 	}
 	if err != nil {
-		found = append(found, finding{Severity: severe, File: file, Text: err.Error()})
+		found = append(found, cmdline.Finding{Severity: cmdline.Severe, File: file, Text: err.Error()})
 	}
-	status := 0
-	for _, f := range found {
-		status = max(status, map[string]int{minor: 1, severe: 2}[f.Severity])
-	}
-	if asJSON {
-		line, err := json.Marshal(map[string]any{"file": file, "as": kind.name, "status": status, "findings": found})
-		if err != nil {
-			panic(err) // texts and numbers
-		}
-		fmt.Fprintln(w, string(line))
-		return status
-	}
-	for _, f := range found {
-		fmt.Fprintln(w, f)
-	}
-	if status == 0 {
-		fmt.Fprintf(w, "%s: ok (%s)\n", file, kind.name)
-	}
-	return status
+	return cmdline.PrintFindings(w, file, kind.name, found, asJSON)
 }
 
 // maxChecked is the maximum size of a file to be checked.
@@ -218,31 +168,17 @@ func kindOf(kinds []fileKind, file string, text []byte) (fileKind, error) {
 }
 
 // checkSettings checks the settings of a daemon.
-func checkSettings[C any](file string, text []byte) []finding {
+func checkSettings[C any](file string, text []byte) []cmdline.Finding {
 	faults, absent, advice := daemon.Examine[C](file, text)
-	return slices.Concat(findings(file, severe, faults), findings(file, minor, absent), findings(file, noted, advice))
+	return slices.Concat(cmdline.Findings(file, cmdline.Severe, faults), cmdline.Findings(file, cmdline.Minor, absent), cmdline.Findings(file, cmdline.Noted, advice))
 }
 
-func checkPolicy(file string, text []byte) []finding {
+func checkPolicy(file string, text []byte) []cmdline.Finding {
 	_, faults, doubts := policy.Examine(file, text)
-	return append(findings(file, severe, faults), findings(file, minor, doubts)...)
+	return append(cmdline.Findings(file, cmdline.Severe, faults), cmdline.Findings(file, cmdline.Minor, doubts)...)
 }
 
 // checkLab says which command checks such a file: this program does not include the lab.
-func checkLab(file string, _ []byte) []finding {
-	return []finding{{Severity: severe, File: file, Text: "this describes the sites of a laboratory; check it with: isthmus-lab check " + file}}
-}
-
-func findings(file, severity string, faults daemon.Faults) []finding {
-	var all []finding
-	for _, f := range faults {
-		one := finding{Severity: severity, File: file, Key: f.Key, Text: f.Err.Error()}
-		if place, ok := strings.CutPrefix(f.Origin, file+":"); ok {
-			line, column, _ := strings.Cut(place, ":")
-			one.Line, _ = strconv.Atoi(line)
-			one.Column, _ = strconv.Atoi(column)
-		}
-		all = append(all, one)
-	}
-	return all
+func checkLab(file string, _ []byte) []cmdline.Finding {
+	return []cmdline.Finding{{Severity: cmdline.Severe, File: file, Text: "this describes the sites of a laboratory; check it with: isthmus-lab check " + file}}
 }

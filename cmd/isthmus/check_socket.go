@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -20,10 +21,10 @@ const socketUnit = ".socket"
 
 // checkSocketUnit checks a socket unit for one of the daemons: whether the daemon accepts what
 // systemd passes. The rest of the unit is for systemd to check (systemd-analyze verify).
-func checkSocketUnit(file string, text []byte) []finding {
-	var all []finding
+func checkSocketUnit(file string, text []byte) []cmdline.Finding {
+	var all []cmdline.Finding
 	note := func(severity string, line int, key, format string, args ...any) {
-		all = append(all, finding{Severity: severity, File: file, Line: line, Key: key, Text: fmt.Sprintf(format, args...)})
+		all = append(all, cmdline.Finding{Severity: severity, File: file, Line: line, Key: key, Text: fmt.Sprintf(format, args...)})
 	}
 	name, service := "", unitOf(file)
 	section, streams, nameLine := "", 0, 0
@@ -39,7 +40,7 @@ func checkSocketUnit(file string, text []byte) []finding {
 		key, value, ok := strings.Cut(line, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !ok {
-			note(severe, i+1, "", "want KEY=VALUE or a [Section]")
+			note(cmdline.Severe, i+1, "", "want KEY=VALUE or a [Section]")
 		}
 		if section != "[Socket]" {
 			continue
@@ -48,13 +49,13 @@ func checkSocketUnit(file string, text []byte) []finding {
 		case "ListenStream":
 			streams++
 			if !tcpAddress(value) {
-				note(severe, i+1, key, "%q is neither ADDRESS:PORT nor a port; the daemons listen on TCP only", value)
+				note(cmdline.Severe, i+1, key, "%q is neither ADDRESS:PORT nor a port; the daemons listen on TCP only", value)
 			}
 		case "ListenDatagram", "ListenSequentialPacket", "ListenFIFO", "ListenNetlink", "ListenSpecial", "ListenMessageQueue":
-			note(severe, i+1, key, "no daemon accepts such a socket; want ListenStream")
+			note(cmdline.Severe, i+1, key, "no daemon accepts such a socket; want ListenStream")
 		case "Accept":
 			if slices.Contains([]string{"yes", "true", "on", "1"}, strings.ToLower(value)) {
-				note(severe, i+1, key, "one daemon serves all connections; want no, or omit it")
+				note(cmdline.Severe, i+1, key, "one daemon serves all connections; want no, or omit it")
 			}
 		case "FileDescriptorName":
 			name, nameLine = value, i+1
@@ -64,20 +65,20 @@ func checkSocketUnit(file string, text []byte) []finding {
 	}
 	keys, ok := listenKeys()[service]
 	if !ok {
-		note(severe, 0, "Service", "this is for %s; the daemons' units are isthmus-broker, isthmus-frontal, isthmus-proxy and isthmus-helper: name the file after one, or give Service=", service)
+		note(cmdline.Severe, 0, "Service", "this is for %s; the daemons' units are isthmus-broker, isthmus-frontal, isthmus-proxy and isthmus-helper: name the file after one, or give Service=", service)
 		return all
 	}
 	switch {
 	case name == "":
-		note(severe, 0, "FileDescriptorName", "not given; want the name of the setting whose address this is: one of %s", strings.Join(keys, ", "))
+		note(cmdline.Severe, 0, "FileDescriptorName", "not given; want the name of the setting whose address this is: one of %s", strings.Join(keys, ", "))
 	case !slices.Contains(keys, name):
-		note(severe, nameLine, "FileDescriptorName", "%q is no setting of %s that listens; want one of %s", name, service, strings.Join(keys, ", "))
+		note(cmdline.Severe, nameLine, "FileDescriptorName", "%q is no setting of %s that listens; want one of %s", name, service, strings.Join(keys, ", "))
 	}
 	switch {
 	case streams == 0:
-		note(severe, 0, "ListenStream", "not given; want the address of the setting, ADDRESS:PORT")
+		note(cmdline.Severe, 0, "ListenStream", "not given; want the address of the setting, ADDRESS:PORT")
 	case streams > 1 && name != "listen":
-		note(minor, 0, "ListenStream", "given %d times; the setting has one address", streams)
+		note(cmdline.Minor, 0, "ListenStream", "given %d times; the setting has one address", streams)
 	}
 	return all
 }

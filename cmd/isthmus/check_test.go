@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
@@ -102,7 +103,7 @@ func TestCheck(t *testing.T) {
 	var one struct {
 		File, As string
 		Status   int
-		Findings []finding
+		Findings []cmdline.Finding
 	}
 	if err := json.Unmarshal([]byte(r.stdout), &one); err != nil || one.As != "policy" || one.Status != 2 || len(one.Findings) != 1 || one.Findings[0].Line != 3 || one.Findings[0].Key != "rules[0].tecniques" {
 		t.Errorf("%v: %s", err, r.stdout)
@@ -210,13 +211,13 @@ func TestSamplesPassCheck(t *testing.T) {
 		var one struct {
 			As       string
 			Status   int
-			Findings []finding
+			Findings []cmdline.Finding
 		}
 		if err := json.Unmarshal([]byte(r.stdout), &one); err != nil || one.Status > 1 || one.As+".yaml" != filepath.Base(file) {
 			t.Errorf("%v: %s", err, r.stdout)
 		}
 		for _, f := range one.Findings {
-			if f.Severity != noted && !strings.Contains(f.Text, "/etc/isthmus/") && !strings.Contains(f.Text, "/var/lib/isthmus/") {
+			if f.Severity != cmdline.Noted && !strings.Contains(f.Text, "/etc/isthmus/") && !strings.Contains(f.Text, "/var/lib/isthmus/") {
 				t.Errorf("%v", f)
 			}
 		}

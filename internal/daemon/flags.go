@@ -15,7 +15,7 @@ func flagName(key string) string {
 }
 
 func envName(prefix, key string) string {
-	return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+	return prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
 }
 
 // ownFlags are the flags that select an action rather than a setting.

@@ -127,8 +127,8 @@ func newField(above, name string, index []int, sf reflect.StructField) (*field, 
 	switch {
 	case f.help == "":
 		return nil, fmt.Errorf("%s: no help tag", f.key)
-	case strings.ContainsAny(name, ".- "):
-		return nil, fmt.Errorf("%s: a key is made of letters, digits and underscores", f.key)
+	case strings.ContainsAny(name, ". "):
+		return nil, fmt.Errorf("%s: a key is made of letters, digits, dashes and underscores", f.key)
 	case !slices.Contains([]string{"", "file", "dir"}, f.exists):
 		return nil, fmt.Errorf("%s: path:%q is neither file nor dir", f.key, f.exists)
 	}
