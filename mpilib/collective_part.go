@@ -14,6 +14,11 @@ func AlltoallwParts(comm *Comm, send, recv []Part) Collective {
 	return Collective{comm, calls.Alltoallw(inner(send), inner(recv))}
 }
 
+// NeighborAlltoallwParts is NeighborAlltoallw as a Collective.
+func NeighborAlltoallwParts(comm *Comm, send, recv []Part) Collective {
+	return Collective{comm, calls.NeighborAlltoallw(&comm.core, inner(send), inner(recv))}
+}
+
 // BcastParts is the Comm's Bcast as a Collective.
 func BcastParts(comm *Comm, p Part, root int) Collective {
 	return Collective{comm, calls.BcastPart(p.p, root)}

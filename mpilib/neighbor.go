@@ -82,15 +82,15 @@ func NeighborAlltoallvInit[T Elem](comm *Comm, send []T, scounts, sdispls []int,
 // NeighborAlltoallw is NeighborAlltoall where every block has its own memory and its own type,
 // created by PartOf or PartAs (MPI_Neighbor_alltoallw; MPI-4.1, section 8.6.2).
 func NeighborAlltoallw(ctx context.Context, comm *Comm, send, recv []Part) error {
-	return blocking(ctx, comm, calls.NeighborAlltoallw(&comm.core, inner(send), inner(recv)))
+	return NeighborAlltoallwParts(comm, send, recv).Call(ctx)
 }
 
 // IneighborAlltoallw starts a NeighborAlltoallw (MPI_Ineighbor_alltoallw).
 func IneighborAlltoallw(comm *Comm, send, recv []Part) *Request {
-	return nonblocking(comm, calls.NeighborAlltoallw(&comm.core, inner(send), inner(recv)))
+	return NeighborAlltoallwParts(comm, send, recv).Start()
 }
 
 // NeighborAlltoallwInit prepares a NeighborAlltoallw (MPI_Neighbor_alltoallw_init).
 func NeighborAlltoallwInit(comm *Comm, send, recv []Part) *Persistent {
-	return persistent(comm, calls.NeighborAlltoallw(&comm.core, inner(send), inner(recv)))
+	return NeighborAlltoallwParts(comm, send, recv).Init()
 }

@@ -3,7 +3,8 @@ package core
 import "github.com/isthmus-grid/isthmus/mpilib"
 
 // A description makes a collective call of its arguments, for a communicator. Functions that return one are called like the
-// call; the call is then made in one of three forms, by blocking, nonblocking or persistent.
+// call; the call is then made in one of three forms, by blocking, nonblocking (MPI-5.0, section 6.12) or persistent (section
+// 6.13). cabi/generate writes the functions of all three (forms.go) for each of them.
 type description func(c *communicator, b *builder) mpilib.Collective
 
 // describe makes the call of a description.
@@ -24,8 +25,40 @@ func blocking(call string, comm uintptr, d description) int32 {
 	})
 }
 
+// nonblocking starts a collective call and stores the handle of its request.
+func nonblocking(call string, comm, out uintptr, d description) int32 {
+	return onComm(call, comm, func(c *communicator) error {
+		made, user, err := d.describe(c)
+		if err != nil {
+			return err
+		}
+		if user {
+			reducing.Add(1)
+		}
+		store(out, requests.add(&request{comm: c, collective: true, user: user, once: made.Start()}))
+		return nil
+	})
+}
+
+// persistent prepares a collective call and stores the handle of its request. No hints are known.
+func persistent(call string, comm, info, out uintptr, d description) int32 {
+	return onComm(call, comm, func(c *communicator) error {
+		if _, err := infoOf(info); err != nil {
+			return err
+		}
+		made, user, err := d.describe(c)
+		if err != nil {
+			return err
+		}
+		store(out, requests.add(&request{comm: c, collective: true, user: user, repeated: made.Init()}))
+		return nil
+	})
+}
+
 // barrier describes a Barrier.
-func barrier(c *communicator, _ *builder) mpilib.Collective { return mpilib.BarrierCall(c.Comm) }
+func barrier() description {
+	return func(c *communicator, _ *builder) mpilib.Collective { return mpilib.BarrierCall(c.Comm) }
+}
 
 // bcast describes a Bcast.
 func bcast(buffer uintptr, count int64, datatype uintptr, root int32) description {

@@ -73,8 +73,18 @@ func allreduce(sendbuf, recvbuf uintptr, count int64, datatype, op uintptr) desc
 	})
 }
 
-// reduceScatter describes a ReduceScatter in blocks of so many elements as counts returns.
-func reduceScatter(sendbuf, recvbuf, datatype, op uintptr, counts func(n int) []int) description {
+// reduceScatter describes a ReduceScatter.
+func reduceScatter(sendbuf, recvbuf, recvcounts, datatype, op uintptr, wide int32) description {
+	return scattered(sendbuf, recvbuf, datatype, op, func(n int) []int { return integers(recvcounts, n, wide) })
+}
+
+// reduceScatterBlock describes a ReduceScatterBlock.
+func reduceScatterBlock(sendbuf, recvbuf uintptr, recvcount int64, datatype, op uintptr) description {
+	return scattered(sendbuf, recvbuf, datatype, op, func(n int) []int { return slices.Repeat([]int{int(recvcount)}, n) })
+}
+
+// scattered describes a ReduceScatter in blocks of so many elements as counts returns.
+func scattered(sendbuf, recvbuf, datatype, op uintptr, counts func(n int) []int) description {
 	return reduced(sendbuf, recvbuf, 0, datatype, op, func(r *reduction) {
 		r.counts = counts(r.c.Size())
 		for _, n := range r.counts {
@@ -84,16 +94,6 @@ func reduceScatter(sendbuf, recvbuf, datatype, op uintptr, counts func(n int) []
 	}, func(r *reduction, send, recv mpilib.Part, op mpilib.Reduction) mpilib.Collective {
 		return mpilib.ReduceScatterParts(r.c.Comm, send, recv, r.counts, op)
 	})
-}
-
-// givenCounts are those at an address.
-func givenCounts(address uintptr, wide int32) func(n int) []int {
-	return func(n int) []int { return integers(address, n, wide) }
-}
-
-// equalCounts are all the same.
-func equalCounts(count int64) func(n int) []int {
-	return func(n int) []int { return slices.Repeat([]int{int(count)}, n) }
 }
 
 // scan describes a Scan.

@@ -27,7 +27,15 @@ func main() {
 
 // run writes all files below the folder of the ABI's packages.
 func run(root string) error {
-	goNames, err := exported(filepath.Join(root, "core"))
+	core := filepath.Join(root, "core")
+	described, err := functions(core, returnsDescription)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(core, "forms.go"), collectiveForms(api.Functions(), described), 0o666); err != nil {
+		return err
+	}
+	goNames, err := functions(core, func(f *ast.FuncDecl) bool { return f.Name.IsExported() })
 	if err != nil {
 		return err
 	}
@@ -55,8 +63,8 @@ func run(root string) error {
 	return nil
 }
 
-// exported returns the exported functions of a package, which are those that exist.
-func exported(dir string) (map[string]bool, error) {
+// functions returns those functions of a package that are wanted.
+func functions(dir string, isWanted func(*ast.FuncDecl) bool) (map[string]bool, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return nil, err
@@ -71,7 +79,7 @@ func exported(dir string) (map[string]bool, error) {
 			return nil, err
 		}
 		for _, d := range parsed.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && isWanted(f) {
 				names[f.Name.Name] = true
 			}
 		}
