@@ -17,13 +17,16 @@ import (
 // several may be pending, and other calls may be made in the meantime; the order in which they are
 // started counts. BcastInit prepares a Bcast, and is a collective call itself; the Persistent that
 // it returns may be started repeatedly, and several in any order, which may differ between ranks
-// (section 6.13). Calls of different variants do not match each other, like calls with different
-// names. The call owns its buffers until it is complete; slices of counts and displacements may be
-// modified at once.
+// (section 6.13); an error in its arguments is returned when a started one is waited for, and one
+// whose start has failed cannot be started again. Calls of different variants do not match each
+// other, like calls with different names. The call owns its buffers until it is complete; slices of
+// counts and displacements may be modified at once.
 //
 // In place (MPI_IN_PLACE): if a rank's part of what it receives is what it sends, the slice to send
 // may be that very memory. Each call documents this; other memory shared by both slices is refused,
 // with ErrArg. Calls of intercommunicators have nothing in place.
+
+//go:generate go run ./internal/forms collective_forms.go collective.go neighbor.go collective_part.go
 
 // Root is given as root by the root of a collective call of an intercommunicator (MPI_ROOT).
 const Root = mpi.Root

@@ -20,8 +20,7 @@ var larger = map[string]struct {
 	most int
 	why  string
 }{
-	"mpilib.Comm methods":                          {137, "the standard gives a communicator that many calls"},
-	"mpilib lines":                                 {6100, "the standard has that many calls, each with its comment"},
+	"mpilib.Comm methods":                          {121, "the standard gives a communicator that many calls"},
 	"mpilib/internal/engine lines":                 {6100, "one lock guards requests, replicas and both transports"},
 	"mpilib/internal/engine/protocol.Peer methods": {64, "what two processes owe each other is decided in one place, without I/O"},
 	"link/stream.Stream methods":                   {77, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
