@@ -146,14 +146,14 @@ func (c *communicator) bsend(p mpilib.Part, dest, tag int) error {
 
 // Bsend is Send that never waits: it sends from a copy in the attached buffer.
 func Bsend(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm uintptr) int32 {
-	return buffered("MPI_Bsend", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
+	return onPart("MPI_Bsend", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		return c.bsend(p, rankOf(dest), tagOf(tag))
 	})
 }
 
 // Ibsend is Bsend with a request, which is complete.
 func Ibsend(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, out uintptr) int32 {
-	return buffered("MPI_Ibsend", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
+	return onPart("MPI_Ibsend", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		if err := c.bsend(p, rankOf(dest), tagOf(tag)); err != nil {
 			return err
 		}
@@ -165,24 +165,12 @@ func Ibsend(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, o
 // BsendInit prepares a Bsend. The request stands for one to no process, which completes at once: the message is
 // sent where it is started.
 func BsendInit(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, out uintptr) int32 {
-	return buffered("MPI_Bsend_init", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
+	return onPart("MPI_Bsend_init", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		store(out, requests.add(&request{
 			comm: c, repeated: c.SendInit(mpilib.Part{}, mpilib.ProcNull, 0),
 			before: func() error { return c.bsend(p, rankOf(dest), tagOf(tag)) },
 		}))
 		return nil
-	})
-}
-
-// buffered makes a call with a message on a communicator.
-func buffered(call string, buf uintptr, count int64, datatype, comm uintptr, f func(c *communicator, p mpilib.Part) error) int32 {
-	return onComm(call, comm, func(c *communicator) error {
-		var b builder
-		p := b.part(buf, count, datatype)
-		if b.err != nil {
-			return b.err
-		}
-		return f(c, p)
 	})
 }
 

@@ -6,15 +6,22 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// send makes a blocking send of one mode.
-func send(call string, mode func(*mpilib.Comm, context.Context, mpilib.Part, int, int) error,
-	buf uintptr, count int64, datatype uintptr, dest, tag int32, comm uintptr) int32 {
+// onPart is onComm for a call with one part of memory.
+func onPart(call string, buf uintptr, count int64, datatype, comm uintptr, f func(c *communicator, p mpilib.Part) error) int32 {
 	return onComm(call, comm, func(c *communicator) error {
 		var b builder
 		p := b.part(buf, count, datatype)
 		if b.err != nil {
 			return b.err
 		}
+		return f(c, p)
+	})
+}
+
+// send makes a blocking send of one mode.
+func send(call string, mode func(*mpilib.Comm, context.Context, mpilib.Part, int, int) error,
+	buf uintptr, count int64, datatype uintptr, dest, tag int32, comm uintptr) int32 {
+	return onPart(call, buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		return mode(c.Comm, background, p, rankOf(dest), tagOf(tag))
 	})
 }
@@ -36,12 +43,7 @@ func Rsend(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm uin
 
 // Recv receives a message.
 func Recv(buf uintptr, count int64, datatype uintptr, source, tag int32, comm, status uintptr) int32 {
-	return onComm("MPI_Recv", comm, func(c *communicator) error {
-		var b builder
-		p := b.part(buf, count, datatype)
-		if b.err != nil {
-			return b.err
-		}
+	return onPart("MPI_Recv", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		st, err := c.Recv(background, p, rankOf(source), tagOf(tag))
 		storeStatus(status, st)
 		return err
@@ -65,12 +67,7 @@ func Sendrecv(sendbuf uintptr, sendcount int64, sendtype uintptr, dest, sendtag 
 
 // SendrecvReplace is Sendrecv with one buffer.
 func SendrecvReplace(buf uintptr, count int64, datatype uintptr, dest, sendtag, source, recvtag int32, comm, status uintptr) int32 {
-	return onComm("MPI_Sendrecv_replace", comm, func(c *communicator) error {
-		var b builder
-		p := b.part(buf, count, datatype)
-		if b.err != nil {
-			return b.err
-		}
+	return onPart("MPI_Sendrecv_replace", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		st, err := c.SendrecvReplace(background, p, rankOf(dest), tagOf(sendtag), rankOf(source), tagOf(recvtag))
 		storeStatus(status, st)
 		return err

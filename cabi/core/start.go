@@ -5,12 +5,7 @@ import "github.com/isthmus-grid/isthmus/mpilib"
 // start starts a transfer and stores the handle of its request.
 func start(call string, transfer func(*mpilib.Comm, mpilib.Part, int, int) *mpilib.Request,
 	buf uintptr, count int64, datatype uintptr, peer, tag int32, comm, out uintptr) int32 {
-	return onComm(call, comm, func(c *communicator) error {
-		var b builder
-		p := b.part(buf, count, datatype)
-		if b.err != nil {
-			return b.err
-		}
+	return onPart(call, buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		store(out, requests.add(&request{comm: c, once: transfer(c.Comm, p, rankOf(peer), tagOf(tag))}))
 		return nil
 	})
@@ -19,12 +14,7 @@ func start(call string, transfer func(*mpilib.Comm, mpilib.Part, int, int) *mpil
 // prepare prepares a transfer that is started repeatedly.
 func prepare(call string, transfer func(*mpilib.Comm, mpilib.Part, int, int) *mpilib.Persistent,
 	buf uintptr, count int64, datatype uintptr, peer, tag int32, comm, out uintptr) int32 {
-	return onComm(call, comm, func(c *communicator) error {
-		var b builder
-		p := b.part(buf, count, datatype)
-		if b.err != nil {
-			return b.err
-		}
+	return onPart(call, buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		store(out, requests.add(&request{comm: c, repeated: transfer(c.Comm, p, rankOf(peer), tagOf(tag))}))
 		return nil
 	})
@@ -67,12 +57,7 @@ func Isendrecv(sendbuf uintptr, sendcount int64, sendtype uintptr, dest, sendtag
 
 // IsendrecvReplace starts a SendrecvReplace.
 func IsendrecvReplace(buf uintptr, count int64, datatype uintptr, dest, sendtag, source, recvtag int32, comm, started uintptr) int32 {
-	return onComm("MPI_Isendrecv_replace", comm, func(c *communicator) error {
-		var b builder
-		p := b.part(buf, count, datatype)
-		if b.err != nil {
-			return b.err
-		}
+	return onPart("MPI_Isendrecv_replace", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		r := mpilib.IsendrecvReplacePart(c.Comm, p, rankOf(dest), tagOf(sendtag), rankOf(source), tagOf(recvtag))
 		store(started, requests.add(&request{comm: c, once: r}))
 		return nil
