@@ -65,20 +65,6 @@ func (a *Architecture) checkLatency() error {
 	return nil
 }
 
-// Degree returns the heterogeneity degree of the nodes (section 5.4): 10 times the standard deviation of their
-// powers over the mean, at most 10. The paper has it from 0, of equal nodes, to 10, and defines it as the mean over
-// the standard deviation; but that is infinite for equal nodes, and falls as they differ more.
-func (a *Architecture) Degree() float64 {
-	mean, squares := 0.0, 0.0
-	for _, power := range a.Power {
-		mean += power / float64(len(a.Power))
-	}
-	for _, power := range a.Power {
-		squares += (power - mean) * (power - mean) / float64(len(a.Power))
-	}
-	return min(10, 10*math.Sqrt(squares)/mean)
-}
-
 // clusters returns the nodes of each cluster, in order.
 func (a *Architecture) clusters() [][]int {
 	all := make([][]int, len(a.Latency))

@@ -71,22 +71,6 @@ func TestSimpleBreaksTies(t *testing.T) {
 	}
 }
 
-func TestDegree(t *testing.T) {
-	for _, c := range []struct {
-		power []float64
-		want  float64
-	}{
-		{[]float64{4, 4, 4}, 0},
-		{[]float64{1, 3}, 5},
-		{[]float64{2, 4, 4, 4, 5, 5, 7, 9}, 4}, // deviation 2, mean 5
-		{[]float64{1, 1, 1, 1, 96}, 10},        // deviation 38, mean 20: 19
-	} {
-		if got := (&Architecture{Power: c.power}).Degree(); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("powers %v: %g, want %g", c.power, got, c.want)
-		}
-	}
-}
-
 // 64 tasks that talk to the five before and after, clusters of 30, 25, 20, 20 and 18 nodes.
 func TestCuts(t *testing.T) {
 	p := Problem{Band(64, 64, 5), grid(1, 30, 25, 20, 20, 18)}

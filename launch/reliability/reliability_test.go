@@ -2,7 +2,6 @@ package reliability
 
 import (
 	"math"
-	"math/big"
 	"testing"
 )
 
@@ -40,38 +39,20 @@ func TestFailureOfShortJobs(t *testing.T) {
 	}
 }
 
-func TestMeanTime(t *testing.T) {
-	for ranks, want := range map[int]float64{1: 1.5, 2: .916667, 4: .582143, 16: .254544} {
-		if got := MeanTime(ranks); math.Abs(got-want) > 5e-7 {
-			t.Errorf("%d ranks: %.7f, want %.6f", ranks, got, want)
-		}
-	}
-}
-
-// Against exact binomials, also of numbers of ranks of which a float64 cannot hold 4^n.
-func TestMeanTimeIsExact(t *testing.T) {
-	for _, ranks := range []int{1, 2, 3, 17, 63, 64, 65, 66, 100, 511, 513, 1000, 5000} {
-		power := new(big.Int).Lsh(big.NewInt(1), uint(2*ranks))
-		binomial := new(big.Int).Binomial(int64(2*ranks), int64(ranks))
-		want := new(big.Rat).SetFrac(power, binomial)
-		want.Add(want, big.NewRat(1, 1)).Quo(want, big.NewRat(int64(2*ranks), 1))
-		exact, _ := want.Float64()
-		if got := MeanTime(ranks); math.Abs(got/exact-1) > 1e-13 {
-			t.Errorf("%d ranks: %.17g, want %.17g", ranks, got, exact)
-		}
-	}
-}
-
-// The mean time is the integral of the probability to live.
-func TestMeanTimeFitsFailure(t *testing.T) {
+// The mean time of ranks with two replicas each, (1 + 4^n/C(2n,n)) / 2n, is the integral of the probability to live.
+func TestFailureFitsMeanTime(t *testing.T) {
 	for _, ranks := range []int{1, 5, 40, 300} {
 		const step = 1e-3
 		sum := 0.0
 		for x := step / 2; x < 40; x += step {
 			sum += step * (1 - Failure(ranks, 2, x, 1))
 		}
-		if got := MeanTime(ranks); math.Abs(got/sum-1) > 1e-5 {
-			t.Errorf("%d ranks: %g, integral %g", ranks, got, sum)
+		inverse := 1.0 // 4^n/C(2n,n)
+		for k := 1.0; k <= float64(ranks); k++ {
+			inverse *= 2 * k / (2*k - 1)
+		}
+		if want := (1 + inverse) / float64(2*ranks); math.Abs(sum/want-1) > 1e-5 {
+			t.Errorf("%d ranks: integral %g, want %g", ranks, sum, want)
 		}
 	}
 }

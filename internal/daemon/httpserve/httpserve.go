@@ -123,13 +123,6 @@ func (s *Server) Start(ctx context.Context) (stop func()) {
 	return func() { cancel(); own.Wait() }
 }
 
-// Close releases the address of a Server that was never started.
-func (s *Server) Close() {
-	if s != nil {
-		s.ln.Close()
-	}
-}
-
 // Facts returns the daemon's facts for its ready line: "metrics_listen=ADDRESS", or nothing.
 func (s *Server) Facts() []string {
 	if s == nil {

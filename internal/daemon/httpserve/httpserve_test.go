@@ -50,7 +50,6 @@ func TestServerThatNobodyWants(t *testing.T) {
 		t.Fatal(s, err)
 	}
 	s.Start(context.Background())()
-	s.Close()
 	if f := s.Facts(); f != nil {
 		t.Error(f)
 	}

@@ -71,10 +71,6 @@ func New(name string, commutative bool, combine Combine) Op {
 	return Op{name: name, commutative: commutative, combine: combine}
 }
 
-// IsCommutative reports whether operands may be exchanged (MPI_Op_commutative; MPI-5.0, section
-// 6.9.7).
-func (op Op) IsCommutative() bool { return op.commutative }
-
 // String returns the operator's name, "MPI_SUM".
 func (op Op) String() string {
 	if op.id == none && op.combine == nil {

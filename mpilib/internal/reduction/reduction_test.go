@@ -152,7 +152,7 @@ func TestPredefined(t *testing.T) {
 	for name, class := range classes {
 		for _, opName := range names[1:] {
 			op, err := Named(opName)
-			if err != nil || op.String() != opName || !op.IsCommutative() {
+			if err != nil || op.String() != opName || !op.commutative {
 				t.Fatalf("Named(%s): %v, %v", opName, op, err)
 			}
 			short := strings.TrimPrefix(opName, "MPI_")

@@ -39,9 +39,6 @@ func NewCart(procs int, dims []int, periods []bool) (*Cart, error) {
 // Size returns the number of places.
 func (c *Cart) Size() int { return c.size }
 
-// NDims returns the number of dimensions (MPI_Cartdim_get, 8.5.5).
-func (c *Cart) NDims() int { return len(c.dims) }
-
 // Dims returns a copy of the sizes (MPI_Cart_get, 8.5.5).
 func (c *Cart) Dims() []int { return slices.Clone(c.dims) }
 

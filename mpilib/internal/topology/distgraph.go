@@ -118,13 +118,6 @@ func Collect(rank int, edges []Edge, weighted bool) *DistGraph {
 // Rank returns the rank whose part it is.
 func (g *DistGraph) Rank() int { return g.rank }
 
-// Degrees returns how many neighbours rank receives from and sends to
-// (MPI_Dist_graph_neighbors_count, 8.5.5).
-func (g *DistGraph) Degrees() (in, out int) { return len(g.sources), len(g.dests) }
-
-// Weighted reports whether the graph has weights (8.5.5).
-func (g *DistGraph) Weighted() bool { return g.sourceWeight != nil || g.destWeight != nil }
-
 // Sources returns the ranks that rank receives from and the edges' weights, nil if there are none
 // (MPI_Dist_graph_neighbors, 8.5.5). The caller owns the slices.
 func (g *DistGraph) Sources() (ranks, weights []int) {
@@ -141,38 +134,6 @@ func (g *DistGraph) Dests() (ranks, weights []int) {
 // order of Sources and of Dests (8.6).
 func (g *DistGraph) Neighbourhood() Neighbourhood {
 	return Neighbourhood{withSlots(g.sources), withSlots(g.dests)}
-}
-
-// checkBalance checks that every edge is declared the same number of times at either end.
-func checkBalance(declarations func(declare func(e Edge, atDest bool))) error {
-	type ends struct{ source, dest int }
-	declared := make(map[Edge]ends)
-	var order []Edge // so that the first error is always the same
-	declarations(func(e Edge, atDest bool) {
-		n, known := declared[e]
-		if !known {
-			order = append(order, e)
-		}
-		if atDest {
-			n.dest++
-		} else {
-			n.source++
-		}
-		declared[e] = n
-	})
-	for _, e := range order {
-		n := declared[e]
-		if n.source == n.dest {
-			continue
-		}
-		weight := ""
-		if e.Weight != 0 {
-			weight = fmt.Sprintf(" of weight %d", e.Weight)
-		}
-		return fmt.Errorf("topology: %w: the edge%s from %d to %d is there %d times for %d and %d times for %d",
-			ErrTopology, weight, e.Source, e.Dest, n.source, e.Source, n.dest, e.Dest)
-	}
-	return nil
 }
 
 func checkRanks(procs int, name string, ranks []int) error {

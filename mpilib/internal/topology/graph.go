@@ -65,8 +65,8 @@ func (g *Graph) neighbours(rank int) []int {
 }
 
 // Neighbourhood returns the neighbours of rank in neighbourhood collectives, which it both receives
-// from and sends to, in the order of Neighbours (8.6). An exchange ends only if the graph is
-// Symmetric.
+// from and sends to, in the order of Neighbours (8.6). An exchange ends only if every node
+// is a neighbour of each of its neighbours as often as they are of it.
 func (g *Graph) Neighbourhood(rank int) (Neighbourhood, error) {
 	list, err := g.Neighbours(rank)
 	if err != nil {
@@ -74,17 +74,4 @@ func (g *Graph) Neighbourhood(rank int) (Neighbourhood, error) {
 	}
 	both := withSlots(list)
 	return Neighbourhood{both, slices.Clone(both)}, nil
-}
-
-// Symmetric returns nil if every node is a neighbour of each of its neighbours as often as they are
-// of it, and otherwise an ErrTopology that names the first pair. It takes O(edges) time and memory.
-func (g *Graph) Symmetric() error {
-	return checkBalance(func(declare func(e Edge, atDest bool)) {
-		for u := range g.index {
-			for _, v := range g.neighbours(u) {
-				declare(Edge{Source: u, Dest: v}, false)
-				declare(Edge{Source: v, Dest: u}, true)
-			}
-		}
-	})
 }

@@ -21,9 +21,6 @@ func TestGraph(t *testing.T) {
 			t.Errorf("neighbours of %d: %v, want %v", rank, got, want)
 		}
 	}
-	if err := g.Symmetric(); err != nil {
-		t.Error(err)
-	}
 	if g := must(NewGraph(3, nil, nil)); g.Size() != 0 {
 		t.Errorf("a graph without nodes has %d", g.Size())
 	}
@@ -36,18 +33,9 @@ func TestGraphLoopsAndParallels(t *testing.T) {
 	if got := must(g.Neighbours(0)); !slices.Equal(got, []int{1, 0, 1, 0}) {
 		t.Errorf("neighbours of 0: %v", got)
 	}
-	if err := g.Symmetric(); err != nil {
-		t.Error(err)
-	}
 	n := must(g.Neighbourhood(0))
 	if want := []Neighbour{{1, 0}, {0, 0}, {1, 1}, {0, 1}}; !slices.Equal(n.Out, want) || !slices.Equal(n.In, want) {
 		t.Errorf("neighbourhood %v, want both ways %v", n, want)
-	}
-	for name, lopsided := range map[string]*Graph{
-		"one way":          must(NewGraph(2, []int{1, 1}, []int{1})),
-		"two and one back": must(NewGraph(2, []int{2, 3}, []int{1, 1, 0})),
-	} {
-		t.Run(name, func(t *testing.T) { refused(t, lopsided.Symmetric(), ErrTopology, "the edge from 0 to 1 is there") })
 	}
 }
 
@@ -101,9 +89,6 @@ func TestDistGraphGeneral(t *testing.T) {
 		for rank := range procs {
 			parts = append(parts, Collect(rank, all, weighted))
 		}
-		if err := checkEdges(parts); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
 		// Every edge of the oracle appears at both ends, and nothing else.
 		var in, out []Edge
 		for rank, g := range parts {
@@ -115,8 +100,8 @@ func TestDistGraphGeneral(t *testing.T) {
 			for i, d := range dests {
 				out = append(out, Edge{rank, d, weight(weights, i)})
 			}
-			if i, o := g.Degrees(); i != len(sources) || o != len(dests) || g.Weighted() != weighted || g.Rank() != rank {
-				t.Fatalf("seed %d: rank %d says %d, %d, %v", seed, g.Rank(), i, o, g.Weighted())
+			if g.Rank() != rank {
+				t.Fatalf("seed %d: rank %d says %d", seed, rank, g.Rank())
 			}
 		}
 		for _, list := range [][]Edge{oracle, in, out} {
@@ -149,8 +134,7 @@ func checkPaired(t *testing.T, parts []*DistGraph) {
 		}
 	}
 	for _, g := range parts {
-		in, _ := g.Degrees()
-		arrivals -= in
+		arrivals -= len(g.sources)
 	}
 	if arrivals != 0 {
 		t.Fatalf("%d messages more are sent than expected", arrivals)
@@ -204,38 +188,6 @@ func TestAdjacent(t *testing.T) {
 	gotDests[0] = 99
 	if again, _ := g.Dests(); again[0] != 2 {
 		t.Error("the caller's copy is the graph's own")
-	}
-	for name, c := range map[string]struct {
-		g        *DistGraph
-		weighted bool
-	}{
-		"no weights":              {must(Adjacent(4, 0, []int{1}, nil, []int{2}, nil)), false},
-		"weights of sources only": {must(Adjacent(4, 0, []int{1}, []int{4}, nil, nil)), true},
-		"empty weights":           {must(Adjacent(4, 0, nil, []int{}, nil, []int{})), true},
-		"nothing":                 {must(Adjacent(4, 0, nil, nil, nil, nil)), false},
-	} {
-		if c.g.Weighted() != c.weighted {
-			t.Errorf("%s: weighted is %v", name, c.g.Weighted())
-		}
-	}
-}
-
-// 8.5.4: both ends must declare an edge, the same number of times and with one weight.
-func TestCheckEdges(t *testing.T) {
-	part := func(rank int, sources, sw, dests, dw []int) *DistGraph {
-		return must(Adjacent(2, rank, sources, sw, dests, dw))
-	}
-	good := []*DistGraph{part(0, []int{0, 1}, []int{4, 3}, []int{1, 1, 0}, []int{1, 2, 4}), part(1, []int{0, 0}, []int{1, 2}, []int{0}, []int{3})}
-	if err := checkEdges(good); err != nil {
-		t.Error(err)
-	}
-	checkPaired(t, good)
-	for says, bad := range map[string]*DistGraph{
-		"the edge of weight 1 from 0 to 1 is there 1 times for 0 and 0 times for 1": part(1, []int{0}, []int{2}, []int{0}, []int{3}),
-		"the edge of weight 3 from 1 to 0 is there 0 times for 1 and 1 times for 0": part(1, []int{0, 0}, []int{1, 2}, []int{0}, []int{4}),
-		"the edge of weight 2 from 0 to 1 is there 1 times for 0 and 2 times for 1": part(1, []int{0, 0, 0}, []int{1, 2, 2}, []int{0}, []int{3}),
-	} {
-		refused(t, checkEdges([]*DistGraph{good[0], bad}), ErrTopology, says)
 	}
 }
 
@@ -292,29 +244,12 @@ func FuzzGraphs(f *testing.F) {
 		}
 		if g, err := NewGraph(procs, signed(a), signed(b)); err == nil {
 			g.Neighbourhood(rank)
-			g.Symmetric()
 			if sites := signed(c); len(sites) >= g.Size() {
 				checkMapping(t, fmt.Sprint(a, b), must(g.Reorder(sites)), sites, g.Size(), g.neighbours)
 			}
 		}
 		Adjacent(procs, rank, signed(a), signed(b), signed(c), signed(b))
 		EdgesOf(procs, signed(a), signed(b), signed(c), nil)
-	})
-}
-
-// checkEdges checks that every edge is declared the same number of times, with the same weights, by the
-// process it leaves and by the one it enters, as 8.5.4 requires of Adjacent's callers. parts are
-// those of all processes. The ErrTopology names the first edge that is not.
-func checkEdges(parts []*DistGraph) error {
-	return checkBalance(func(declare func(e Edge, atDest bool)) {
-		for _, g := range parts {
-			for i, source := range g.sources {
-				declare(Edge{source, g.rank, weight(g.sourceWeight, i)}, true)
-			}
-			for i, dest := range g.dests {
-				declare(Edge{g.rank, dest, weight(g.destWeight, i)}, false)
-			}
-		}
 	})
 }
 
