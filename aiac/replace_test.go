@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -102,11 +103,7 @@ func newJob(t *testing.T, tasks int) job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "isthmus") // t.TempDir's names are too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testkit.ShortDir(t)
 	return job{t, []string{fmt.Sprint("ISTHMUS_SIZE=", tasks), "ISTHMUS_SPARES=4", "ISTHMUS_JOB_KEY=" + key.String(), "ISTHMUS_DIR=" + dir}}
 }
 

@@ -219,17 +219,6 @@ func (g *grid) adminPeer() *peer {
 	return g.peer(control.Identity{Role: control.RoleAdmin, Name: "root"}, nil)
 }
 
-// receive returns the next value of a channel, or the zero value once it is closed.
-func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("waited %v for %s", patience, what)
-	}
-	return v
-}
-
 // ctx returns a context for one call.
 func (g *grid) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -52,5 +53,5 @@ func TestMeasuredIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.close()
-	g.until("the site's measurement is forgotten with it", func() bool { return g.b.measured.get("sitea") == nil })
+	testkit.Until(g.t, "the site's measurement is forgotten with it", func() bool { return g.b.measured.get("sitea") == nil })
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -241,14 +242,14 @@ func TestCallBack(t *testing.T) {
 	if err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {
 		t.Fatalf("%v, %v", resp, err)
 	}
-	if sent := receive(t, "a call back", got); sent != string(testNonce) {
+	if sent := testkit.Receive(t, "a call back", got); sent != string(testNonce) {
 		t.Errorf("sent %q", sent)
 	}
 	resp, err = a.directory.CallBack(g.ctx(), &controlpb.CallBackRequest{To: addr, Nonce: testNonce, From: g.addr})
 	if err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {
 		t.Errorf("from the broker, by name: %v, %v", resp, err)
 	}
-	receive(t, "a call back, by name", got)
+	testkit.Receive(t, "a call back, by name", got)
 
 	// An address other than the session's is called only after it has contacted the broker.
 	other, heard := somebody(t, "127.0.0.2")
@@ -260,7 +261,7 @@ func TestCallBack(t *testing.T) {
 	if resp, err = a.directory.CallBack(g.ctx(), req); err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {
 		t.Errorf("after it asked: %v, %v", resp, err)
 	}
-	receive(t, "a call back to the other address", heard)
+	testkit.Receive(t, "a call back to the other address", heard)
 
 	s := g.b.Status().Reflector
 	if text, _ := json.Marshal(s); s.CallBacks["CONNECTED"] != 3 || s.Refused != 1 {

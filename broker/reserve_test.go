@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -31,7 +32,7 @@ func TestReserve(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, g.logs)
 	}
-	in := receive(t, "the target's end", told)
+	in := testkit.Receive(t, "the target's end", told)
 	if in.AskerSite != "siteb" || in.AskerNode != "n1" || in.AskerGeneration != 1 || in.TargetGeneration != 3 || in.LifeMs != got.LifeMs {
 		t.Errorf("the target was told %v", in)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -197,20 +198,10 @@ func TestAwaitCall(t *testing.T) {
 		answer, _ := a.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(rank(3)), WaitMs: 60_000})
 		got <- answer
 	}()
-	g.until("the asker waits", func() bool { return g.b.Status().Waiting == 1 })
+	testkit.Until(g.t, "the asker waits", func() bool { return g.b.Status().Waiting == 1 })
 	g.register(b, pointOf("siteb", rank(3), 1))
 	if answer := <-got; answer.GetPoint().GetSite() != "siteb" || answer.PlanIfNew.GetDigest() != answer.Plan {
 		t.Errorf("answer %v", answer)
-	}
-}
-
-// until waits for a state that another goroutine reaches.
-func (g *grid) until(what string, is func() bool) {
-	g.t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			g.t.Fatalf("waited %v: not so that %s", patience, what)
-		}
 	}
 }
 
@@ -516,7 +507,7 @@ func TestSignalRefusals(t *testing.T) {
 	wantStatus(t, "proxy on another port", signalErr(g.ctx(), b, relayRequest()), overlay.ErrNoRelay,
 		"no proxy is available: none of the 1 proxies offers an address of port 443, and a site lets only that out")
 	c.close()
-	g.until("sitec is away", func() bool { return g.b.Status().Sites[1].Connected == false })
+	testkit.Until(g.t, "sitec is away", func() bool { return g.b.Status().Sites[1].Connected == false })
 	since := g.b.Status().Sites[1].Since.UTC().Format(time.RFC3339)
 	wantStatus(t, "frontal away", signalErr(g.ctx(), b, relayRequest()), overlay.ErrUnknownSite,
 		"site is not connected: the frontal of sitec has no session with broker main since "+since)
@@ -710,15 +701,15 @@ func TestRestart(t *testing.T) {
 			return err
 		})
 	}()
-	first := receive(t, "the first life", lives)
+	first := testkit.Receive(t, "the first life", lives)
 	g.stop()
 	g.start()
 	if lookup(g.b.registry, rank(0)).Site != nil {
 		t.Error("the new broker knows rank 0 from the old one")
 	}
-	second := receive(t, "the second life", lives)
+	second := testkit.Receive(t, "the second life", lives)
 	for second.err != nil { // it may have reached the old broker as it ended
-		second = receive(t, "one more life", lives)
+		second = testkit.Receive(t, "one more life", lives)
 	}
 	if first.err != nil || first.epoch == 0 || second.epoch == 0 || first.epoch == second.epoch {
 		t.Errorf("lives %+v, %+v", first, second)
@@ -727,7 +718,7 @@ func TestRestart(t *testing.T) {
 		t.Error("rank 0 was not registered again")
 	}
 	cancel()
-	if err := receive(t, "the end of Keep", kept); err != nil {
+	if err := testkit.Receive(t, "the end of Keep", kept); err != nil {
 		t.Error(err)
 	}
 }
@@ -739,8 +730,8 @@ func TestLeaseOnTheWire(t *testing.T) {
 	a := g.frontal(openA, nil)
 	g.register(a, pointOf("sitea", rank(0), 1))
 	a.close()
-	g.until("the lease is over", func() bool { return lookup(g.b.registry, rank(0)).Site == nil })
-	g.until("the site is forgotten", func() bool { return len(g.b.Status().Sites) == 0 })
+	testkit.Until(g.t, "the lease is over", func() bool { return lookup(g.b.registry, rank(0)).Site == nil })
+	testkit.Until(g.t, "the site is forgotten", func() bool { return len(g.b.Status().Sites) == 0 })
 	if n := g.b.Status().Counters.Expired; n != 1 {
 		t.Errorf("%d processes expired", n)
 	}
@@ -813,13 +804,13 @@ func TestLateCallsLeaveNothing(t *testing.T) {
 				p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: declared(openA)})
 			}
 		}()
-		receive(t, "the call at the registry", entering)
+		testkit.Receive(t, "the call at the registry", entering)
 		p.s.Close()
-		g.until("the session's end was logged", func() bool { return strings.Contains(g.logs.String(), "session ended") })
+		testkit.Until(g.t, "the session's end was logged", func() bool { return strings.Contains(g.logs.String(), "session ended") })
 		close(gone)
-		receive(t, "the call's end", entered)
-		g.until("the late call was refused", func() bool { return g.b.Status().Counters.Faults["unreachable"] == 1 })
-		g.until("nothing is left", func() bool {
+		testkit.Receive(t, "the call's end", entered)
+		testkit.Until(g.t, "the late call was refused", func() bool { return g.b.Status().Counters.Faults["unreachable"] == 1 })
+		testkit.Until(g.t, "nothing is left", func() bool {
 			return len(g.b.registry.Inventory().Sites) == 0 && len(g.b.proxies.List()) == 0
 		})
 	}
@@ -857,7 +848,7 @@ func TestSessionsLeakNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	settled := func() bool { return g.b.sessions.count() == 0 && len(g.b.Status().Sites) == 0 }
-	g.until("the first session is gone", settled)
+	testkit.Until(g.t, "the first session is gone", settled)
 	before := runtime.NumGoroutine()
 	var wg sync.WaitGroup
 	var again atomic.Uint64 // tries: on a busy machine a handshake or a call may time out
@@ -880,8 +871,8 @@ func TestSessionsLeakNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	g.until("all sessions are gone", settled)
-	g.until("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	testkit.Until(g.t, "all sessions are gone", settled)
+	testkit.Until(g.t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	s, total := g.b.Status(), uint64(1+len(creds)*each)
 	if len(s.Jobs) != 0 || s.Counters.Sessions < total || s.Counters.Sessions > total+again.Load() || len(g.b.sessions.ids) != 0 {
 		t.Errorf("left: %d jobs, %d sessions begun, %d numbered", len(s.Jobs), s.Counters.Sessions, len(g.b.sessions.ids))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/store"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -51,16 +52,6 @@ func (n *names2) has(at int, name string) (rank uint32, ok bool) {
 		n.brokers[at].leave(name, w)
 	}
 	return p.Process.Rank, w == nil
-}
-
-// until waits for news from the watch.
-func (n *names2) until(what string, is func() bool) {
-	n.t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			n.t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 func TestSharedNamesAreOnes(t *testing.T) {
@@ -105,7 +96,7 @@ func TestSharedNamesAreOnes(t *testing.T) {
 	}
 	n.store.Fail(nil)
 	n.brokers[1].deleteGone(n.ctx)
-	n.until("the other broker forgets it", func() bool { _, ok := n.has(0, "sum"); return !ok })
+	testkit.Until(n.t, "the other broker forgets it", func() bool { _, ok := n.has(0, "sum"); return !ok })
 	if err := n.publish(0, "sum", 2, "b"); err != nil {
 		t.Errorf("the next process: %v", err)
 	}
@@ -144,7 +135,7 @@ func TestSharedNamesLease(t *testing.T) {
 	if err := n.publish(0, "sum", 1, "a"); err != nil {
 		t.Fatal(err)
 	}
-	n.until("both know it", func() bool { _, ok := n.has(1, "sum"); return ok })
+	testkit.Until(n.t, "both know it", func() bool { _, ok := n.has(1, "sum"); return ok })
 	sweep := func(broker int, after time.Duration) {
 		n.brokers[broker].sweep(n.ctx, n.registry[broker], at(after).Add(time.Duration(broker)*10*nameLease)) // their clocks differ
 		n.brokers[broker].deleteGone(n.ctx)
@@ -188,7 +179,7 @@ func TestSharedNamesLease(t *testing.T) {
 	sweep(1, 9*nameLease+nameLease/2)
 	there("a lease after the store was away", false)
 
-	n.until("its broker forgets it", func() bool { _, ok := n.has(0, "sum"); return !ok }) // or the news of that arrives after it is published again
+	testkit.Until(n.t, "its broker forgets it", func() bool { _, ok := n.has(0, "sum"); return !ok }) // or the news of that arrives after it is published again
 
 	// A frontal that rejoins and does not publish it again.
 	join(0, at(10*nameLease))

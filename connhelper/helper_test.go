@@ -16,6 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -108,11 +109,7 @@ func TestReversed(t *testing.T) {
 // startRelay acts as a proxy: it answers observe frames, reads the tickets of two connections and
 // joins them in memory.
 func (f *fakeFrontal) startRelay(want wire.Frame) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { ln.Close() })
+	ln := testkit.Listen(f.t)
 	f.mu.Lock()
 	f.relay = &controlpb.Assignment{Proxy: "p1", Addresses: []string{ln.Addr().String()}, Ticket: wire.Append(nil, want)}
 	f.mu.Unlock()
@@ -444,7 +441,7 @@ func TestWaitsForAProcessThatStartsLater(t *testing.T) {
 	key := newKey(t)
 	r0 := join(t, s1, key, 0)
 	r0.send(&wire.LocalDial{Request: 1, Rank: 1, Budget: 20 * time.Second})
-	until(t, "the question is there", func() bool {
+	testkit.Until(t, "the question is there", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.resolves > 1
@@ -469,7 +466,7 @@ func TestDeathAndLeave(t *testing.T) {
 	dead.conn.Close()
 	left.send(&wire.LocalLeave{})
 	left.conn.Close()
-	until(t, "both are withdrawn", func() bool {
+	testkit.Until(t, "both are withdrawn", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return len(f.points) == 1

@@ -1,7 +1,6 @@
 package connhelper
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -43,9 +43,9 @@ func TestTrafficIsAudited(t *testing.T) {
 	leaves.conn.Close()
 	killed.send(said(3, 50, false))
 	killed.send(said(3, 60, false))
-	until(t, "the helper knows of one link", func() bool { return f.last.traffic.ownLinks.Load() == 1 })
+	testkit.Until(t, "the helper knows of one link", func() bool { return f.last.traffic.ownLinks.Load() == 1 })
 	killed.conn.Close()
-	until(t, "both were withdrawn", func() bool {
+	testkit.Until(t, "both were withdrawn", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return len(f.points) == 0
@@ -65,7 +65,7 @@ func TestTrafficIsAudited(t *testing.T) {
 		t.Errorf("the frontal was told %v", told)
 	}
 	ends := map[string]audit.Record{}
-	until(t, "the audit log has the ends", func() bool {
+	testkit.Until(t, "the audit log has the ends", func() bool {
 		chains, err := audit.Chains([]string{folder})
 		if err != nil {
 			t.Fatal(err)
@@ -101,26 +101,12 @@ func TestTrafficOfAProcessThatComesAgain(t *testing.T) {
 	again.send(said(1, 10, false))
 	again.send(said(1, 30, true))
 	again.conn.Close()
-	until(t, "it was withdrawn", func() bool {
+	testkit.Until(t, "it was withdrawn", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return len(f.points) == 0
 	})
 	if len(f.accounts) != 1 || len(f.accounts[0].Links) != 1 || f.accounts[0].Links[0].Sent != 30 {
 		t.Errorf("the frontal was told %v", f.accounts)
-	}
-}
-
-// until waits for something to happen.
-func until(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for tick := time.NewTicker(time.Millisecond); !happened(); {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited for: %s", what)
-		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,39 +18,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
-
-// exchange sends 300 kB in each direction concurrently, ends each direction separately, and checks
-// the received data.
-func exchange(t *testing.T, a, b net.Conn) {
-	t.Helper()
-	const size = 300_000
-	send := func(c net.Conn, fill byte) error {
-		_, err := c.Write([]byte(strings.Repeat(string(fill), size)))
-		return errors.Join(err, c.(*net.TCPConn).CloseWrite())
-	}
-	receive := func(c net.Conn, fill byte) error {
-		got, err := io.ReadAll(c)
-		if err == nil && (len(got) != size || strings.Trim(string(got), string(fill)) != "") {
-			err = fmt.Errorf("%d bytes arrived, or not those that were sent", len(got))
-		}
-		return err
-	}
-	var wg sync.WaitGroup
-	for _, work := range []func() error{
-		func() error { return send(a, 'a') }, func() error { return send(b, 'b') },
-		func() error { return receive(a, 'b') }, func() error { return receive(b, 'a') },
-	} {
-		wg.Go(func() {
-			if err := work(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-}
 
 const farAway = "203.0.113.7:443" // what pointAt says
 
@@ -60,7 +30,7 @@ func TestCarry(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
-	far := listenLoop(t)
+	far := testkit.Listen(t)
 	r.outside(farAway, far.Addr().String())
 	if _, err := h.ask(9, false); err != nil {
 		t.Fatal(err)
@@ -75,7 +45,7 @@ func TestCarry(t *testing.T) {
 	}
 	defer other.Close()
 	other.SetDeadline(time.Now().Add(patience))
-	exchange(t, near, other)
+	testkit.Exchange(t, near, other)
 	r.until("the link is over", func() bool { c := r.f.status().Links; return c.Live == 0 && c.Total == 1 })
 	if c := r.f.status().Links; c.Bytes != 600_000 {
 		t.Errorf("%d bytes were counted", c.Bytes)
@@ -116,7 +86,7 @@ func TestInbound(t *testing.T) {
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != *intro {
 		t.Fatalf("the helper got %+v, %v", frame, err)
 	}
-	exchange(t, outer, inner)
+	testkit.Exchange(t, outer, inner)
 	r.until("the link is in the log", func() bool { return strings.Contains(r.log.String(), "kind=inbound") })
 	if !strings.Contains(r.log.String(), `ranks=[0] node=a1 peer=siteb/b1`) {
 		t.Error(r.log)
@@ -150,7 +120,7 @@ func TestManyLinksLeakNothing(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
-	far := listenLoop(t)
+	far := testkit.Listen(t)
 	echo(t, far)
 	r.outside(farAway, far.Addr().String())
 	h.ask(9, false)
@@ -217,7 +187,7 @@ func TestServeLeavesNothing(t *testing.T) {
 // TestThroughAnHTTPProxy: the broker's session and carried data use the site's proxy if there is no
 // other route out.
 func TestThroughAnHTTPProxy(t *testing.T) {
-	ln := listenLoop(t)
+	ln := testkit.Listen(t)
 	tunnels := make(chan string, 100)
 	go connectProxy(ln, tunnels)
 	password := filepath.Join(t.TempDir(), "password")
@@ -229,12 +199,12 @@ func TestThroughAnHTTPProxy(t *testing.T) {
 		c.HTTPProxy.PasswordFile = daemon.Path(password)
 		c.Profile.Egress = Given(overlay.EgressHTTPProxy)
 	})
-	if got := receive(t, "a tunnel", tunnels); got != r.broker.addr+" sitea:secret" {
+	if got := testkit.Receive(t, "a tunnel", tunnels); got != r.broker.addr+" sitea:secret" {
 		t.Errorf("tunnel to %s", got)
 	}
 	h := r.helper("a1")
 	h.register(0)
-	far := listenLoop(t)
+	far := testkit.Listen(t)
 	echo(t, far)
 	r.outside(farAway, far.Addr().String())
 	h.ask(9, false)
@@ -243,7 +213,7 @@ func TestThroughAnHTTPProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, conn)
-	if got := receive(t, "a tunnel", tunnels); got != far.Addr().String()+" sitea:secret" {
+	if got := testkit.Receive(t, "a tunnel", tunnels); got != far.Addr().String()+" sitea:secret" {
 		t.Errorf("tunnel to %s", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -408,7 +409,7 @@ func TestAwaitOutlivesABrokerRestart(t *testing.T) {
 		}
 		got <- err
 	}()
-	receive(t, "the question at the broker", arrived)
+	testkit.Receive(t, "the question at the broker", arrived)
 	r.broker.stop()
 	r.broker.locked(func() {
 		r.broker.await = func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -54,7 +55,7 @@ func TestProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := listenLoop(t)
+	gone := testkit.Listen(t)
 	gone.Close()
 	p := daemontest.Start(t, daemonOf(t, authority, control.Identity{Role: control.RoleFrontal, Site: "sitea"}, "--broker", gone.Addr().String(), "--patience", "0s"))
 	creds, err := authority.Credentials(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"})

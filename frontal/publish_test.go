@@ -12,6 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -139,7 +140,7 @@ func TestALookupWaits(t *testing.T) {
 	r.broker.stop()
 	r.broker.names.change(func() { r.broker.names.published = map[string]*controlpb.Publication{"late": {Port: "p"}} })
 	r.broker.start()
-	if got := receive(t, "the name", found); got != "p<nil>" {
+	if got := testkit.Receive(t, "the name", found); got != "p<nil>" {
 		t.Error(got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -15,7 +16,7 @@ func TestQuota(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Quota.PerJob = ratelimit.JobLimits{Rate: 2e6, Links: 1} })
 	h := r.helper("a1")
 	h.register(0)
-	far := listenLoop(t)
+	far := testkit.Listen(t)
 	r.outside(farAway, far.Addr().String())
 	if _, err := h.ask(9, false); err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func TestQuota(t *testing.T) {
 	if refuse := r.refused(more); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "quota.per_job.links") {
 		t.Errorf("refused with %+v", refuse)
 	}
-	exchange(t, near, other)
+	testkit.Exchange(t, near, other)
 	r.until("the link is in the log", func() bool { return strings.Contains(r.log.String(), "msg=carried") })
 	if log := r.log.String(); !strings.Contains(log, "limited_to=2Mbit/s by=quota.per_job.rate") {
 		t.Errorf("log: %s", log)

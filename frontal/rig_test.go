@@ -24,6 +24,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -190,17 +191,6 @@ func (r *rig) waitUp() {
 	if r.f.up.Await(ctx) == nil {
 		r.t.Fatalf("the frontal did not join the broker\n%s", r.log)
 	}
-}
-
-// receive returns what comes from a channel, or the zero value once it is closed.
-func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("waited %v for %s", patience, what)
-	}
-	return v
 }
 
 // until waits for something that is under way to have happened.
@@ -523,7 +513,7 @@ func (r *rig) dialFrom(ep *control.Endpoint) (*control.Session, error) {
 
 func (r *rig) helper(node string) *fakeHelper {
 	r.t.Helper()
-	h := &fakeHelper{r: r, node: node, ln: listenLoop(r.t)}
+	h := &fakeHelper{r: r, node: node, ln: testkit.Listen(r.t)}
 	h.end = r.endpoint(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: node}, func(reg grpc.ServiceRegistrar) {
 		controlpb.RegisterTargetServer(reg, h)
 	})
@@ -629,16 +619,6 @@ func (r *rig) refused(conn net.Conn) *wire.Refuse {
 		r.t.Errorf("after the refusal: %d bytes, %v; want the end", n, err)
 	}
 	return refuse
-}
-
-func listenLoop(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	return ln
 }
 
 // echo answers every connection to ln with what it sends, until it ends.

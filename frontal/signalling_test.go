@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -125,7 +126,7 @@ func TestReversedToTheGateway(t *testing.T) {
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != *intro {
 		t.Fatalf("the helper got %+v, %v", frame, err)
 	}
-	exchange(t, outer, inner)
+	testkit.Exchange(t, outer, inner)
 }
 
 // TestNoReturnWithoutAPublicPort: a closed gateway cannot be dialled back.
@@ -224,7 +225,7 @@ func TestSignalledErrors(t *testing.T) {
 	expect("stale", call(0, 2), overlay.ErrStale, "frontal sitea: access point is stale: rank 0 of job "+string(job)+" is in generation 1, asked for is generation 2")
 	left := make(chan error)
 	go func() { left <- call(0, 1) }()
-	receive(t, "the question at the helper", hanging)
+	testkit.Receive(t, "the question at the helper", hanging)
 	h.s.Close()
 	expect("left meanwhile", <-left, overlay.ErrUnreachable, "frontal sitea: unreachable: helper sitea/a1 left while it was asked about rank 0")
 	r.until("the helper is off", func() bool { return r.f.registry.Helpers()[0].Session == nil })

@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatetest"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -99,7 +100,7 @@ func TestTraversalsThroughFirewalls(t *testing.T) {
 		if err != nil || frame.(*wire.Intro).Technique != technique {
 			t.Fatalf("%v: %+v, %v", technique, frame, err)
 		}
-		exchange(t, near, far)
+		testkit.Exchange(t, near, far)
 		call.next(controlpb.SignalEvent_CONNECTED)
 	}
 	if n := b.f.status().Links.Total; n != 2 {

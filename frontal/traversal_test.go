@@ -21,6 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/internal/nat/punch"
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -254,7 +255,7 @@ func TestTraversal(t *testing.T) {
 			if err := call.end(); err != nil {
 				t.Error(err)
 			}
-			exchange(t, near, far)
+			testkit.Exchange(t, near, far)
 			for i, r := range []*rig{a, b} {
 				r.until("the link is in the log", func() bool { return strings.Contains(r.log.String(), "msg=carried") })
 				line := fmt.Sprintf(`kind=traversal job=%s ranks="[0 9]" node=%s1 peer=%s link=%032x `, job, []string{"a", "b"}[i], []string{"siteb/b1", "siteq/a1"}[i], 0)
@@ -388,7 +389,7 @@ func TestAskFails(t *testing.T) {
 // far end of the connection that the gateway holds.
 func (h *fakeHelper) held() (*helpersCall, *controlpb.SignalEvent, *net.TCPConn) {
 	h.r.t.Helper()
-	far := listenLoop(h.r.t)
+	far := testkit.Listen(h.r.t)
 	h.r.use(&scriptEnd{ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 		if _, err := ex(ctx, []byte("offer")); err != nil {
 			return nil, err
@@ -397,7 +398,7 @@ func (h *fakeHelper) held() (*helpersCall, *controlpb.SignalEvent, *net.TCPConn)
 	}})
 	call := h.begin(signalRequest(overlay.SimultaneousOpen, 0))
 	accepted := call.next(controlpb.SignalEvent_ACCEPTED)
-	far.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+	far.SetDeadline(time.Now().Add(patience))
 	conn, err := far.Accept()
 	if err != nil {
 		h.r.t.Fatal(err)
@@ -488,7 +489,7 @@ func TestHeldConnections(t *testing.T) {
 		h.r.until("it is carried", func() bool { return h.r.f.status().Links.Live == 1 })
 		events <- hasFailed
 		call.next(controlpb.SignalEvent_FAILED)
-		exchange(t, near, far) // the gateway does not judge the link
+		testkit.Exchange(t, near, far) // the gateway does not judge the link
 	})
 	t.Run("fetched after the call", func(t *testing.T) {
 		r, h, events := start(t, long)
@@ -498,7 +499,7 @@ func TestHeldConnections(t *testing.T) {
 		if err := call.end(); err != nil {
 			t.Error(err)
 		}
-		exchange(t, r.fetch(accepted), far)
+		testkit.Exchange(t, r.fetch(accepted), far)
 	})
 	t.Run("the frontal ends", func(t *testing.T) {
 		r, h, _ := start(t, long)
@@ -524,7 +525,7 @@ func TestAnswerFails(t *testing.T) {
 	deaf := h.point(1, 1)
 	deaf.Local = ""
 	gone := h.point(2, 1)
-	nobody := listenLoop(t)
+	nobody := testkit.Listen(t)
 	nobody.Close()
 	gone.Local = nobody.Addr().String()
 	if _, err := h.dir.Register(h.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{deaf, gone}}); err != nil {
@@ -532,7 +533,7 @@ func TestAnswerFails(t *testing.T) {
 	}
 	far := make(chan net.Conn, 1)
 	connects := func(_ context.Context, reply func([]byte) error) (net.Conn, error) {
-		ln := listenLoop(t)
+		ln := testkit.Listen(t)
 		defer ln.Close()
 		if err := reply([]byte("answer")); err != nil {
 			return nil, err
@@ -579,7 +580,7 @@ func TestAnswerFails(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tc.text)
 		}
 		if tc.far {
-			c := receive(t, name+": its connection", far)
+			c := testkit.Receive(t, name+": its connection", far)
 			c.SetDeadline(time.Now().Add(patience))
 			ended(t, name, c)
 			c.Close()
@@ -618,7 +619,7 @@ func TestTraversalsStayBelowTheLimits(t *testing.T) {
 	}
 	events <- isConnected
 	call.next(controlpb.SignalEvent_CONNECTED)
-	exchange(t, near, far)
+	testkit.Exchange(t, near, far)
 }
 
 // TestTraversalsEndWithTheFrontal, whatever they wait for.
@@ -645,11 +646,11 @@ func TestTraversalsEndWithTheFrontal(t *testing.T) {
 		}
 		over <- err
 	}()
-	receive(t, "one of the traversals", hanging)
-	receive(t, "the other traversal", hanging)
+	testkit.Receive(t, "one of the traversals", hanging)
+	testkit.Receive(t, "the other traversal", hanging)
 	r.stop()
 	for range 2 {
-		if err := receive(t, "a call's end", over); err == nil {
+		if err := testkit.Receive(t, "a call's end", over); err == nil {
 			t.Error("a call succeeded after the frontal's end")
 		}
 	}
@@ -734,7 +735,7 @@ func TestPreparingIsOver(t *testing.T) {
 	if _, err := h.signal(signalRequest(overlay.Traversing, 0)); !errors.Is(err, overlay.ErrRefused) || err.Error() != "frontal sitea: first is over: refused" {
 		t.Error(err)
 	}
-	if offer := receive(t, "the end of the second", ended); offer != "second" {
+	if offer := testkit.Receive(t, "the end of the second", ended); offer != "second" {
 		t.Errorf("then %q is over", offer)
 	}
 }
@@ -745,7 +746,7 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 	r := newRig(t, closed)
 	h := r.helper("a1")
 	h.register(0)
-	far := listenLoop(t)
+	far := testkit.Listen(t)
 	echo(t, far)
 	asked, held := make(chan struct{}), make(chan struct{})
 	r.broker.locked(func() {
@@ -855,7 +856,7 @@ func TestTraversalsLeakNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			call.next(controlpb.SignalEvent_CONNECTED)
-			exchange(t, near, far)
+			testkit.Exchange(t, near, far)
 			near.Close()
 			far.Close()
 			call.cancel()

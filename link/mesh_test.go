@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/link/internal/memnet"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -106,16 +107,6 @@ func (e *end) close(t *testing.T) {
 	}
 }
 
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "isl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // Two processes that connect to each other at the same time end with exactly one link, over which
 // every message arrives once.
 func TestBothDialAtOnce(t *testing.T) {
@@ -130,7 +121,7 @@ func bothDialAtOnce(t *testing.T, seal [2]bool) {
 		repeats = 50
 	}
 	for i := range repeats {
-		dir := shortDir(t)
+		dir := testkit.ShortDir(t)
 		ends := []*end{listening(t, dir, 0, 2, seal[0]), listening(t, dir, 1, 2, seal[1])}
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		var start, connected sync.WaitGroup
@@ -433,7 +424,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 }
 
 func nothingIsLeftBehind(t *testing.T, size uint32, rounds int, seal bool) {
-	dir := shortDir(t)
+	dir := testkit.ShortDir(t)
 	goroutines, files := runtime.NumGoroutine(), countFiles()
 	for range rounds {
 		var ends []*end

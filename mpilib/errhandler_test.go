@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // MPI-4.1, section 9.3: with errors fatal, a failed call ends the process and reports what failed.
@@ -24,11 +26,7 @@ func TestErrorsAreFatal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "isthmus") // for the files that the process does not remove when it exits
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestErrorsAreFatal$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), child+"=1", "TMPDIR="+dir)
 	var out, complaint strings.Builder

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // TestRingChild is a process of TestDebugProcesses. Every process sends a message to the right, and
@@ -36,11 +38,7 @@ func TestRingChild(t *testing.T) {
 // Processes that wait for each other report the deadlock. Their timelines are consistent although
 // the processes are killed.
 func TestDebugProcesses(t *testing.T) {
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	traces := t.TempDir()
 	out := listenFor("deadlock:")
 	const n = 3
@@ -161,11 +159,7 @@ func TestKilledPeer(t *testing.T) {
 
 func killedPeer(t *testing.T, debug string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.timeout=60s")
 	child.Env = append(os.Environ(), "ISTHMUS_TEST_CHILD=1", EnvRank+"=1", EnvSize+"=2", EnvJobKey+"="+testKey, EnvDir+"="+dir)
 	if err := child.Start(); err != nil {

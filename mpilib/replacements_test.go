@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -25,11 +25,7 @@ type sparesJob struct {
 }
 
 func newSparesJob(t *testing.T, ranks, spares int) *sparesJob {
-	dir, err := os.MkdirTemp("", "isthmus") // t.TempDir's path may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testkit.ShortDir(t)
 	key, err := jobkey.New("test")
 	if err != nil {
 		t.Fatal(err)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"math"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 )
 
@@ -124,11 +124,7 @@ func (a *race) work(ctx context.Context, c *Comm, first bool) error {
 // runRace runs a race, and returns the places of the workers and the errors of the processes.
 func runRace(t *testing.T, table replica.Table, trusted bool) ([2]int, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	begun, changed := make(chan struct{}), make(chan struct{})
 	m := newMeeting(t, dir, way{name: "race", path: alike(0), apart: true, copies: true, table: table})
 	defer m.close()

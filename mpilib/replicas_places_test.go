@@ -4,24 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // replicaWorld runs f as each process of a job whose ranks have two replicas, which join by their environment as on one machine.
 func replicaWorld(t *testing.T, ranks int, environ map[string]string, f func(context.Context, *Comm) error) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "isthmus") // t.TempDir's path may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	key, err := jobkey.New("test")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
@@ -532,11 +533,7 @@ func TestStandard_11_9_4_Names(t *testing.T) {
 // does not wait for it.
 func TestTheOtherJobDies(t *testing.T) {
 	parallel(t)
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	connect := func(self overlay.ProcessName) (overlay.Connector, error) { return local.Listen(dir, self) }
 	handed := make(chan string, 1)
 	dead := make(chan struct{})
@@ -611,11 +608,7 @@ func TestTheOtherJobDies(t *testing.T) {
 func TestStandard_11_10_4_Disconnect(t *testing.T) {
 	parallel(t)
 	ended := make(chan struct{})
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	connect := func(self overlay.ProcessName) (overlay.Connector, error) { return local.Listen(dir, self) }
 	handed := make(chan string, 1)
 	var both sync.WaitGroup
@@ -684,11 +677,7 @@ func TestStandard_11_10_4_Disconnect(t *testing.T) {
 // which report it, and leaves nothing behind.
 func TestOneCannotJoin(t *testing.T) {
 	parallel(t)
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	var ports sync.Map // joint jobs of the two roots only
 	broken := errors.New("no way out")
 	connect := func(refuses bool) func(overlay.ProcessName) (overlay.Connector, error) {

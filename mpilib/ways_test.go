@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -134,11 +134,7 @@ func anyWay(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error,
 // world is TestWorld with ranks connected in this way.
 func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "isthmus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	m := newMeeting(t, dir, w)
 	defer m.close()
 	if w.places != nil {

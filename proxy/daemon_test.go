@@ -25,6 +25,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -161,17 +162,6 @@ func (b *fakeBroker) serveAt(t *testing.T, grid *ca.CA, ln net.Listener) (stop f
 	return stop
 }
 
-func receive[T any](t *testing.T, what string, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(30 * time.Second):
-		t.Fatalf("waited 30s for %s", what)
-		panic("unreachable")
-	}
-}
-
 // startDaemon runs the whole daemon with a broker's address and returns its own.
 func startDaemon(t *testing.T, grid *ca.CA, id control.Identity, broker string) (addr string, result <-chan error) {
 	t.Helper()
@@ -194,7 +184,7 @@ func startDaemon(t *testing.T, grid *ca.CA, id control.Identity, broker string) 
 	case fact := <-ready:
 		t.Cleanup(func() {
 			cancel()
-			if err := receive(t, "the daemon's end", done); err != nil {
+			if err := testkit.Receive(t, "the daemon's end", done); err != nil {
 				t.Errorf("serve: %v", err)
 			}
 		})
@@ -233,8 +223,8 @@ func TestBrokerComesAndGoes(t *testing.T) {
 		return ln
 	}
 	stop := b.serveAt(t, grid, listen())
-	session := receive(t, "the session", b.peers)
-	offer := receive(t, "the offer", b.offers)
+	session := testkit.Receive(t, "the session", b.peers)
+	offer := testkit.Receive(t, "the offer", b.offers)
 	at := netip.MustParseAddrPort(offer.Stun)
 	if offer.Name != "p1" || at.Addr() != netip.MustParseAddr("127.0.0.1") || fmt.Sprint(offer.Addresses) != "["+addr+"]" || offer.Capacity != 10000 || offer.Live != 0 {
 		t.Errorf("offered %+v, want p1 at %s", offer, addr)
@@ -247,7 +237,7 @@ func TestBrokerComesAndGoes(t *testing.T) {
 	r := &rig{t: t, key: key, addr: addr}
 	asker, target := r.link()
 	echoes(t, asker, target)
-	for receive(t, "the load of one link", b.offers).Live != 1 {
+	for testkit.Receive(t, "the load of one link", b.offers).Live != 1 {
 	}
 	status, err := controlpb.NewAdminClient(session.Conn()).Status(t.Context(), &controlpb.StatusRequest{})
 	var st Status
@@ -262,8 +252,8 @@ func TestBrokerComesAndGoes(t *testing.T) {
 	echoes(t, late, later)
 
 	b.serveAt(t, grid, listen())
-	receive(t, "the second session", b.peers)
-	again := receive(t, "the second offer", b.offers)
+	testkit.Receive(t, "the second session", b.peers)
+	again := testkit.Receive(t, "the second offer", b.offers)
 	if string(again.TicketKey) != string(offer.TicketKey) || again.Live != 2 {
 		t.Errorf("offered %+v with two links and the same key", again)
 	}

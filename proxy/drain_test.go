@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -40,7 +41,7 @@ func TestDrain(t *testing.T) {
 			late.Close()
 			later.Close()
 		}
-		if err := receive(t, "the end of Serve", r.done); err != nil {
+		if err := testkit.Receive(t, "the end of Serve", r.done); err != nil {
 			t.Errorf("Serve = %v", err)
 		}
 		r.done <- nil

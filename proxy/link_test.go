@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -74,7 +75,7 @@ func TestHalfCloseAndAccounting(t *testing.T) {
 		t.Errorf("payload passed the proxy's memory: %+v", st)
 	}
 	r.stop()
-	receive(t, "the end of Serve", r.done) // the lines are written
+	testkit.Receive(t, "the end of Serve", r.done) // the lines are written
 	r.done <- nil
 	for _, want := range []string{
 		"job=" + string(job) + " rank=3 peer=5", "sent=8 received=9",
@@ -184,7 +185,7 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("an end of a link sees %v", err)
 		}
 	}
-	if err := receive(t, "the end of Serve", r.done); err != nil {
+	if err := testkit.Receive(t, "the end of Serve", r.done); err != nil {
 		t.Errorf("Serve = %v", err)
 	}
 	r.done <- nil

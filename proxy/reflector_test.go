@@ -13,6 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -52,8 +53,8 @@ func TestCallBack(t *testing.T) {
 	b := &fakeBroker{offers: make(chan *controlpb.OfferRequest, 100), peers: make(chan *control.Session)}
 	b.serveAt(t, grid, ln)
 	startDaemon(t, grid, control.Identity{Role: control.RoleProxy, Name: "p1"}, ln.Addr().String())
-	session := receive(t, "the session", b.peers)
-	offer := receive(t, "the offer", b.offers)
+	session := testkit.Receive(t, "the session", b.peers)
+	offer := testkit.Receive(t, "the offer", b.offers)
 
 	called, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -136,11 +137,7 @@ func TestFetchSurvivesDeaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "isthmus") // t.TempDir's path may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	var running, working sync.WaitGroup
 	var inputs []io.Closer
 	for rank := range ranks {

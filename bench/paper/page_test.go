@@ -3,7 +3,6 @@ package paper
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -13,9 +12,8 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
-
-var update = flag.Bool("update", false, "write the tables of docs/papers.md anew instead of comparing them")
 
 // page has tables of claims, and lastRun what one run printed with --json. Of rows of one claim the last counts, so
 // that an experiment can be run again and its rows added.
@@ -57,7 +55,7 @@ func TestPage(t *testing.T) {
 	}
 	switch {
 	case want == string(text):
-	case *update:
+	case testkit.Updating():
 		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,15 +1,14 @@
 package decide
 
 import (
-	"flag"
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -296,7 +295,7 @@ func TestPlanTable(t *testing.T) {
 			b.WriteString("\n")
 		}
 	}
-	golden(t, "testdata/plans.txt", b.String())
+	testkit.Golden(t, "testdata/plans.txt", b.String())
 }
 
 // What is physically possible for the techniques of two ends, over every kind of gateway, whether
@@ -326,7 +325,7 @@ func TestPhysicsTable(t *testing.T) {
 		}
 		b.WriteString("\n")
 	}
-	golden(t, "testdata/physics.txt", b.String())
+	testkit.Golden(t, "testdata/physics.txt", b.String())
 }
 
 // Without connectivity over IPv4, sites meet at a proxy, or over IPv6 where both have it; gateways
@@ -431,24 +430,6 @@ func TestDecideByProtocol(t *testing.T) {
 		if strings.Join(got, " ") != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
-	}
-}
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is not what Decide says now; look at the difference after: go test ./broker/decide -update", file)
 	}
 }
 

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/support/bundle"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // bundledHost makes a folder with the files of an enrolled host whose daemons are not running:
@@ -82,31 +79,11 @@ func namesIn(text string) (all []string) {
 // unpack reads a bundle; it removes the folder from names.
 func unpack(t *testing.T, file string) map[string]string {
 	t.Helper()
-	f, err := os.Open(file)
+	packed, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts := map[string]string{}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return texts
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, name, _ := strings.Cut(h.Name, "/")
-		texts[name] = string(text)
-	}
+	return testkit.Unpack(t, bytes.NewReader(packed))
 }
 
 // wantBundled are files that a bundledHost's bundle contains.

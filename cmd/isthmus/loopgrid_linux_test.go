@@ -22,6 +22,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -94,7 +95,7 @@ func readGolden(t *testing.T, cells []*cell) golden {
 		g.files[file] = append(g.files[file], c)
 	}
 	for file, cells := range g.files {
-		if daemontest.Updating() {
+		if testkit.Updating() {
 			continue
 		}
 		text, err := os.ReadFile(file)
@@ -125,7 +126,7 @@ func (g golden) conclude(t *testing.T, cells []*cell) {
 		}
 	}
 	for file, cells := range g.files {
-		if !daemontest.Updating() {
+		if !testkit.Updating() {
 			break
 		}
 		var all strings.Builder

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // roleEnv makes the test's program a process of the job, which runs main.
@@ -94,10 +95,6 @@ func newJob(t *testing.T, tasks int) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "isthmus") // t.TempDir's names are too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testkit.ShortDir(t)
 	return []string{roleEnv + "=process", fmt.Sprint("ISTHMUS_SIZE=", tasks), "ISTHMUS_JOB_KEY=" + key.String(), "ISTHMUS_DIR=" + dir}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -69,7 +70,7 @@ func TestCarryRefuses(t *testing.T) {
 // left behind.
 func TestCarryToNowhere(t *testing.T) {
 	r := newRig(t, nil)
-	gone := listenLoop(t)
+	gone := testkit.Listen(t)
 	gone.Close()
 	r.far(farAway, gone)
 	_, err := r.Carry(t.Context(), a1, carryRequest(farAway))
@@ -113,21 +114,21 @@ func TestCarryToSilence(t *testing.T) {
 // All addresses are tried, in order, until one answers.
 func TestCarryTriesAllAddresses(t *testing.T) {
 	r := newRig(t, nil)
-	gone, far := listenLoop(t), listenLoop(t)
+	gone, far := testkit.Listen(t), testkit.Listen(t)
 	gone.Close()
 	r.far("203.0.113.1:443", gone)
 	r.far("203.0.113.2:443", far)
 	near := r.show(r.DataAddr, r.carryID("203.0.113.1:443", "203.0.113.2:443"))
-	exchange(t, near, r.accepted(far))
+	testkit.Exchange(t, near, r.accepted(far))
 }
 
 // A carry-id works once, and no other id works.
 func TestCarryIDWorksOnce(t *testing.T) {
 	r := newRig(t, func(set *settingsOf) { set.Carry = 10 * time.Second })
-	far := listenLoop(t)
+	far := testkit.Listen(t)
 	r.far(farAway, far)
 	used := r.carryID(farAway)
-	exchange(t, r.show(r.DataAddr, used), r.accepted(far))
+	testkit.Exchange(t, r.show(r.DataAddr, used), r.accepted(far))
 	const want = "timed out: unknown carry-id; it works once, for 10s"
 	if refuse := r.refused(r.show(r.DataAddr, used)); refuse.Text != want || refuse.Code != wire.CodeTimeout {
 		t.Errorf("used: %+v", refuse)
@@ -137,13 +138,13 @@ func TestCarryIDWorksOnce(t *testing.T) {
 // A connection that its node does not fetch is closed.
 func TestCarryIDExpires(t *testing.T) {
 	r := newRig(t, func(set *settingsOf) { set.Carry = 50 * time.Millisecond })
-	far := listenLoop(t)
+	far := testkit.Listen(t)
 	r.far(farAway, far)
 	late := r.carryID(farAway)
 	if n, err := r.accepted(far).Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the dialled end: %d bytes, %v; want the end", n, err)
 	}
-	until(t, "it is in the log", func() bool { return r.log.has("node a1 did not fetch the connection within 50ms") })
+	testkit.Until(t, "it is in the log", func() bool { return r.log.has("node a1 did not fetch the connection within 50ms") })
 	if refuse := r.refused(r.show(r.DataAddr, late)); refuse.Code != wire.CodeTimeout {
 		t.Errorf("late: %+v", refuse)
 	}
@@ -208,8 +209,8 @@ func TestDialledBack(t *testing.T) {
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != intro {
 		t.Fatalf("the helper got %+v, %v", frame, err)
 	}
-	exchange(t, outer, inner)
-	until(t, "the link is in the log", func() bool { return r.log.has("kind=reversed") && r.log.has(`ranks="[0 9]" node=a1 peer=siteb/b1`) })
+	testkit.Exchange(t, outer, inner)
+	testkit.Until(t, "the link is in the log", func() bool { return r.log.has("kind=reversed") && r.log.has(`ranks="[0 9]" node=a1 peer=siteb/b1`) })
 	r.Expire(time.Now().Add(time.Minute))
 	if n := r.Status().Waiting["returns"]; n != 0 {
 		t.Errorf("%d are still waited for", n)
@@ -220,25 +221,25 @@ func TestDialledBack(t *testing.T) {
 func TestBoundsOnData(t *testing.T) {
 	r := newRig(t, func(set *settingsOf) { set.Limits = Limits{Links: 1, Pending: 1, HalfOpen: 1, HalfOpenPerSource: 1} })
 	silent := r.show(r.PublicAddr, nil)
-	until(t, "it is being let in", func() bool { return r.Status().Waiting["half_open"] == 1 })
+	testkit.Until(t, "it is being let in", func() bool { return r.Status().Waiting["half_open"] == 1 })
 	if refuse := r.refused(r.show(r.PublicAddr, nil)); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "is reached (limits.half_open") {
 		t.Errorf("half open: %+v", refuse)
 	}
 	silent.Write(wire.Append(nil, &wire.Intro{Kind: wire.IntroProcess, Job: job}))
 	inner := r.accepted(r.helper)
 	wire.Read(inner)
-	until(t, "it is carried", func() bool { return r.LinkCount() == 1 })
+	testkit.Until(t, "it is carried", func() bool { return r.LinkCount() == 1 })
 
-	far := listenLoop(t)
+	far := testkit.Listen(t)
 	r.far(farAway, far)
 	if refuse := r.refused(r.show(r.DataAddr, r.carryID(farAway))); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "1 links that are carried for all together is reached (limits.links)") {
 		t.Errorf("links: %+v", refuse)
 	}
 	r.accepted(far)
-	exchange(t, silent, inner)
-	until(t, "there is room again", func() bool { return r.LinkCount() == 0 })
+	testkit.Exchange(t, silent, inner)
+	testkit.Until(t, "there is room again", func() bool { return r.LinkCount() == 0 })
 	near := r.show(r.DataAddr, r.carryID(farAway))
-	exchange(t, near, r.accepted(far))
+	testkit.Exchange(t, near, r.accepted(far))
 
 	r.carryID(farAway) // which nobody fetches: the gateway's end is its end
 	_, err := r.Carry(t.Context(), a1, carryRequest(farAway))
@@ -252,7 +253,7 @@ func TestCut(t *testing.T) {
 	r := newRig(t, nil)
 	outer := r.show(r.PublicAddr, &wire.Intro{Kind: wire.IntroProcess, Job: job})
 	wire.Read(r.accepted(r.helper))
-	until(t, "it is carried", func() bool { return r.LinkCount() == 1 })
+	testkit.Until(t, "it is carried", func() bool { return r.LinkCount() == 1 })
 	if n := r.Cut([]overlay.ProcessName{proc(1), {Job: "other-0123456789abcdef0123456789abcdef"}}, overlay.ErrForbidden); n != 0 {
 		t.Errorf("%d links of others", n)
 	}
@@ -262,5 +263,5 @@ func TestCut(t *testing.T) {
 	if _, err := outer.Read(make([]byte, 1)); err == nil {
 		t.Error("it goes on")
 	}
-	until(t, "it is in the log", func() bool { return r.log.has("cause=revoked") })
+	testkit.Until(t, "it is in the log", func() bool { return r.log.has("cause=revoked") })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // stream is a connection that the kernel cannot copy from, like those of hole punching.
@@ -28,7 +29,7 @@ func TestQuotaOfStreams(t *testing.T) {
 	defer served.Wait()
 	defer cancel()
 
-	ln := listenLoop(t)
+	ln := testkit.Listen(t)
 	var ends [2][2]net.Conn // inside and outside: of the node or peer, of the frontal
 	for i := range ends {
 		c, err := carrier.DialTCP(ctx, ln.Addr().String(), carrier.HTTPProxy{})
@@ -54,8 +55,8 @@ func TestQuotaOfStreams(t *testing.T) {
 		defer l.Close()
 		carried <- run(ctx)
 	}()
-	exchange(t, ends[0][0], ends[1][0])
-	if err := receive(t, "the end of the link", carried); err != nil {
+	testkit.Exchange(t, ends[0][0], ends[1][0])
+	if err := testkit.Receive(t, "the end of the link", carried); err != nil {
 		t.Error(err)
 	}
 	if st := m.Stats(); st.AToB != 300_000 || st.BToA != 300_000 {

@@ -19,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -70,7 +71,7 @@ func newRig(t *testing.T, change func(*settingsOf)) *rig {
 	if change != nil {
 		change(&set)
 	}
-	r := &rig{t: t, helper: listenLoop(t), log: &log{}, mapped: map[string]string{}}
+	r := &rig{t: t, helper: testkit.Listen(t), log: &log{}, mapped: map[string]string{}}
 	logger := slog.New(slog.NewTextHandler(r.log, nil))
 	limiter, err := ratelimit.New(quota.Rules{}, "", logger)
 	if err != nil {
@@ -91,7 +92,7 @@ func newRig(t *testing.T, change func(*settingsOf)) *rig {
 	r.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) { return outward(ctx, r.mapped[addr]) }
 	r.register(0, r.helper.Addr().(*net.TCPAddr).AddrPort())
 	for at, serve := range map[*netip.AddrPort]func(*net.TCPListener) error{&r.DataAddr: r.ServeNodes, &r.PublicAddr: r.ServeOutside} {
-		ln := listenLoop(t).(*net.TCPListener)
+		ln := testkit.Listen(t)
 		*at = ln.Addr().(*net.TCPAddr).AddrPort()
 		work.Go(func() {
 			if err := serve(ln); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -24,17 +25,17 @@ func TestTraversalsTakeTurns(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	waited := make(chan error)
 	go func() { _, err := m.enter(ctx, "n1"); waited <- err }()
-	until(t, "it waits", func() bool { return m.line.Stats().Used == 1 })
+	testkit.Until(t, "it waits", func() bool { return m.line.Stats().Used == 1 })
 	if _, err := m.enter(ctx, "n1"); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 coordinated traversals that wait for their turn for all together is reached (limits.pending)") {
 		t.Errorf("a full line: %v", err)
 	}
 	cancel(fmt.Errorf("%w after 1s", overlay.ErrTimeout))
-	if err := receive(t, "a turn", waited); wire.CodeOf(err) != wire.CodeOverloaded || !strings.Contains(err.Error(), "256 coordinated traversals are under way, and none ended in time: timed out after 1s") {
+	if err := testkit.Receive(t, "a turn", waited); wire.CodeOf(err) != wire.CodeOverloaded || !strings.Contains(err.Error(), "256 coordinated traversals are under way, and none ended in time: timed out after 1s") {
 		t.Errorf("in vain: %v", err)
 	}
 	go func() { _, err := m.enter(t.Context(), "n1"); waited <- err }()
 	leave()
-	if err := receive(t, "a turn", waited); err != nil || m.line.Stats().Used != 0 {
+	if err := testkit.Receive(t, "a turn", waited); err != nil || m.line.Stats().Used != 0 {
 		t.Errorf("after one ended: %v", err)
 	}
 }

@@ -3,20 +3,12 @@ package carrier
 import (
 	"context"
 	"io"
-	"os"
 	"runtime"
 	"testing"
 	"time"
-)
 
-func descriptors(t testing.TB) int {
-	t.Helper()
-	dir, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(dir)
-}
+	"github.com/isthmus-grid/isthmus/internal/testkit"
+)
 
 // settle waits until count() is at most want.
 func settle(t *testing.T, what string, want int, count func() int) {
@@ -33,7 +25,7 @@ func settle(t *testing.T, what string, want int, count func() int) {
 // pool of idle pipes.
 func TestNothingLeaks(t *testing.T) {
 	t.Run("warm up", func(t *testing.T) { startJoin(t, context.Background(), Options{}) })
-	fds, goroutines := descriptors(t), runtime.NumGoroutine()
+	fds, goroutines := testkit.Descriptors(t), runtime.NumGoroutine()
 	for i := range 1000 {
 		t.Run("", func(t *testing.T) {
 			j := startJoin(t, context.Background(), Options{})
@@ -49,7 +41,7 @@ func TestNothingLeaks(t *testing.T) {
 		})
 	}
 	settle(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settle(t, "descriptors", fds+2*maxIdlePipes, func() int { return descriptors(t) })
+	settle(t, "descriptors", fds+2*maxIdlePipes, func() int { return testkit.Descriptors(t) })
 	if n := len(pipes.idle); n > maxIdlePipes {
 		t.Errorf("%d idle pipes are kept", n)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -61,7 +62,7 @@ func logging(t *testing.T, g *grid, id control.Identity) (*control.Endpoint, lin
 func (l lines) find(t *testing.T, text string) string {
 	t.Helper()
 	for {
-		if line := receive(t, text, l); strings.Contains(line, text) {
+		if line := testkit.Receive(t, text, l); strings.Contains(line, text) {
 			return line
 		}
 	}
@@ -102,9 +103,9 @@ func TestOneIdentityOnTwoHosts(t *testing.T) {
 					return askStatus(ctx, s)
 				})
 			})
-			at, refused := held.LocalAddr().String(), receive(t, "the second host's address", other)
+			at, refused := held.LocalAddr().String(), testkit.Receive(t, "the second host's address", other)
 			texts := map[string]string{
-				"the refusal":           receive(t, "the refusal", down).Error(),
+				"the refusal":           testkit.Receive(t, "the refusal", down).Error(),
 				"the first host's log":  log.find(t, "two hosts present"),
 				"the second host's log": otherLog.find(t, "two hosts present"),
 				"the server":            server.Contested(id),
@@ -171,7 +172,7 @@ func TestOneProcessAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before != nil {
-			receive(t, "the end of the session before", before.Done())
+			testkit.Receive(t, "the end of the session before", before.Done())
 		}
 		before = s
 	}
@@ -196,8 +197,8 @@ func TestLateClaim(t *testing.T) {
 		return s
 	}
 	dial().Close()
-	ended := receive(t, "the first session", accepted)
-	receive(t, "its end", ended.Done())
+	ended := testkit.Receive(t, "the first session", accepted)
+	testkit.Receive(t, "its end", ended.Done())
 	s := dial()
 	if err := askStatus(t.Context(), s); err != nil {
 		t.Fatal(err)

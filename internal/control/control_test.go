@@ -20,6 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -96,17 +97,6 @@ func serve(t *testing.T, e *control.Endpoint, admit func(control.Identity) error
 	return ln.Addr().String()
 }
 
-// receive returns the next value of a channel, or the zero value once it is closed.
-func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("waited 30s for %s", what)
-	}
-	return v
-}
-
 func TestCallsGoBothWays(t *testing.T) {
 	g := newGrid(t)
 	addr := serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil)
@@ -177,13 +167,13 @@ func TestCallsEndBeforeTheConnection(t *testing.T) {
 		_, err := controlpb.NewAdminClient(s.Conn()).Status(t.Context(), &controlpb.StatusRequest{})
 		called <- err
 	}()
-	receive(t, "the call at the other end", asked)
+	testkit.Receive(t, "the call at the other end", asked)
 	closed := make(chan struct{})
 	go func() { // ends when the connection is closed
 		s.Close()
 		close(closed)
 	}()
-	receive(t, "the closing of the connection", c.begun)
+	testkit.Receive(t, "the closing of the connection", c.begun)
 	select {
 	case err := <-called:
 		if err := control.FromStatus(err); !errors.Is(err, overlay.ErrNoSession) {
@@ -193,7 +183,7 @@ func TestCallsEndBeforeTheConnection(t *testing.T) {
 		t.Error("the call waits for the connection to be closed")
 	}
 	release()
-	receive(t, "the end of Close", closed)
+	testkit.Receive(t, "the end of Close", closed)
 }
 
 func TestErrorsKeepTheirClass(t *testing.T) {
@@ -434,13 +424,13 @@ func TestKeep(t *testing.T) {
 			defer close(served)
 			server.Serve(serverCtx, ln, nil, nil)
 		}()
-		s := receive(t, "a session", ups)
+		s := testkit.Receive(t, "a session", ups)
 		if _, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{}); err != nil {
 			t.Fatal(control.FromStatus(err))
 		}
 		stop()
-		receive(t, "the session's end", s.Done())
-		receive(t, "the end of Serve", served) // the port is free again
+		testkit.Receive(t, "the session's end", s.Done())
+		testkit.Receive(t, "the end of Serve", served) // the port is free again
 		if ln, err = net.Listen("tcp", ln.Addr().String()); err != nil {
 			t.Fatal(err)
 		}
@@ -485,7 +475,7 @@ func TestSessionsLeakNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		receive(t, "the session's end", s.Done())
+		testkit.Receive(t, "the session's end", s.Done())
 	}
 	once() // what starts with the first session stays
 	before := runtime.NumGoroutine()
@@ -604,7 +594,7 @@ func TestAllComeBack(t *testing.T) {
 			server.Serve(serverCtx, counted, nil, nil)
 		}()
 		for range crowd {
-			receive(t, "one more session", ups)
+			testkit.Receive(t, "one more session", ups)
 		}
 		took := time.Since(begun)
 		t.Logf("%d sessions after %v", crowd, took.Round(time.Millisecond))
@@ -613,7 +603,7 @@ func TestAllComeBack(t *testing.T) {
 			t.Errorf("round %d: %d connections for %d sessions", round, n, crowd)
 		}
 		stop()
-		receive(t, "the end of Serve", served)
+		testkit.Receive(t, "the end of Serve", served)
 	}
 }
 

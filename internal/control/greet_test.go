@@ -10,6 +10,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -56,7 +57,7 @@ func TestGreet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if who := receive(t, "who joins", joined); who != frontal.String() {
+	if who := testkit.Receive(t, "who joins", joined); who != frontal.String() {
 		t.Errorf("%s joined", who)
 	}
 	s.Close()
@@ -107,7 +108,7 @@ func TestVisit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := receive(t, "the visit", visiting); got != visit {
+		if got := testkit.Receive(t, "the visit", visiting); got != visit {
 			t.Errorf("visit %v is seen as %v", visit, got)
 		}
 		s.Close()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -176,7 +177,7 @@ func TestMemoryOfCalls(t *testing.T) {
 	}
 	close(h.release)
 	for range held {
-		if err := receive(t, "the end of a call", done); err != nil {
+		if err := testkit.Receive(t, "the end of a call", done); err != nil {
 			t.Error(err)
 		}
 	}
@@ -184,7 +185,7 @@ func TestMemoryOfCalls(t *testing.T) {
 		t.Errorf("%d bytes are counted, and all calls are over", n)
 	}
 	ask()
-	if err := receive(t, "a call after them", done); err != nil {
+	if err := testkit.Receive(t, "a call after them", done); err != nil {
 		t.Error(err)
 	}
 }

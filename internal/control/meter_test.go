@@ -16,6 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // taker is a server of streams whose messages it reads, or never does.
@@ -180,10 +181,10 @@ func TestMeterCountsWhatIsNotRead(t *testing.T) {
 				break
 			}
 		}
-		if said := receive(t, "a refusal", k.refused); !strings.Contains(said, "mallory") || !strings.Contains(said, "(limits.bytes)") {
+		if said := testkit.Receive(t, "a refusal", k.refused); !strings.Contains(said, "mallory") || !strings.Contains(said, "(limits.bytes)") {
 			t.Errorf("told %q", said)
 		}
-		if err := receive(t, "the end of a stream", ended); err == nil || errors.Is(err, io.EOF) {
+		if err := testkit.Receive(t, "the end of a stream", ended); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("a stream ended with %v", err)
 		}
 		if err := talk(open(t, k.dial(t, "alice"), "Read"), 3, 512<<10); err != nil {
@@ -213,7 +214,7 @@ func TestMeterOfAll(t *testing.T) {
 		t.Errorf("who has less: %v", err)
 	}
 	// It is ended for alice's next bytes, or at its own ones after those.
-	if said := receive(t, "a refusal", k.refused); !strings.HasPrefix(said, "mallory: ") || !strings.Contains(said, "(limits.all_bytes)") {
+	if said := testkit.Receive(t, "a refusal", k.refused); !strings.HasPrefix(said, "mallory: ") || !strings.Contains(said, "(limits.all_bytes)") {
 		t.Errorf("told %q", said)
 	}
 }

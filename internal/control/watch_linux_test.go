@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -86,7 +87,7 @@ func TestDroppedPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ends := []*control.Session{s, receive(t, "the other end", joined)}
+	ends := []*control.Session{s, testkit.Receive(t, "the other end", joined)}
 	for _, end := range ends {
 		if _, err := controlpb.NewAdminClient(end.Conn()).Status(ctx, &controlpb.StatusRequest{}); err != nil {
 			t.Fatal(err)
@@ -137,7 +138,7 @@ func TestSlowPeer(t *testing.T) {
 		_, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
 		done <- err
 	}()
-	receive(t, "the call at the other end", came)
+	testkit.Receive(t, "the call at the other end", came)
 	// The start of the call, and then two signs of life.
 	before := h.reads.Load()
 	for h.reads.Load() < before+4 {
@@ -148,7 +149,7 @@ func TestSlowPeer(t *testing.T) {
 		}
 	}
 	close(may)
-	if err := receive(t, "the answer", done); err != nil {
+	if err := testkit.Receive(t, "the answer", done); err != nil {
 		t.Error(control.FromStatus(err))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -92,7 +93,7 @@ func TestSilentPath(t *testing.T) {
 		t.Errorf("nothing received for %s, want %v or longer", told[1], silence)
 	}
 	t.Logf("noticed after %v", time.Since(begun).Round(time.Millisecond))
-	receive(t, "the session's end", s.Done())
+	testkit.Receive(t, "the session's end", s.Done())
 }
 
 // TestMovedAway: when the host loses the address of a session, Keep opens another at once.
@@ -127,15 +128,15 @@ func TestMovedAway(t *testing.T) {
 				return nil
 			})
 	})
-	first := receive(t, "a session", ups)
-	receive(t, "a look at its address", asked) // an address that was never the host's is not watched
+	first := testkit.Receive(t, "a session", ups)
+	testkit.Receive(t, "a look at its address", asked) // an address that was never the host's is not watched
 	gone.Store(true)
 	begun := time.Now()
-	if second := receive(t, "another session", ups); second == first {
+	if second := testkit.Receive(t, "another session", ups); second == first {
 		t.Error("the same session came up twice")
 	}
 	t.Logf("a new session after %v", time.Since(begun).Round(time.Millisecond))
-	receive(t, "the first one's end", first.Done())
+	testkit.Receive(t, "the first one's end", first.Done())
 	if got := why.Load(); got != "the session with broker main ended: its own end, 127.0.0.1, is no longer an address of this host" {
 		t.Errorf("the first one ended because %q", got)
 	}

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 )
@@ -513,7 +514,7 @@ func TestEndLeavesNothing(t *testing.T) {
 	s := newStar(t, 2)
 	a, b := udp(t, s, 0), udp(t, s, 1)
 	buf := make([]byte, 10)
-	before := descriptors(t)
+	before := testkit.Descriptors(t)
 	for i := range 20 {
 		err := s.Centre.Do(func() error {
 			e, err := wan.New(mesh(2, wan.Shape{Loss: 1}), wan.Options{})
@@ -544,18 +545,9 @@ func TestEndLeavesNothing(t *testing.T) {
 			t.Fatalf("round %d: got %d", i, buf[0])
 		}
 	}
-	if after := descriptors(t); after != before {
+	if after := testkit.Descriptors(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(all)
 }
 
 func TestNewRefuses(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -147,7 +148,7 @@ func TestBookingFromWithinAJob(t *testing.T) {
 	}
 	running.Kill("")
 	c.hang()
-	h.until("the job's end", func() bool {
+	testkit.Until(h.t, "the job's end", func() bool {
 		_, err := asks()
 		return errors.Is(err, overlay.ErrForbidden) && strings.Contains(err.Error(), "is for jobs only")
 	})

@@ -19,6 +19,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
@@ -139,7 +140,7 @@ func TestAgentsOfNoConduct(t *testing.T) {
 			there.folder = filepath.Join(h.jobs(), "job-1")
 			c := h.talk().booked()
 			c.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"})}) // its answer, or the first failure, comes first
-			h.until("the agent's end", func() bool {
+			testkit.Until(h.t, "the agent's end", func() bool {
 				ended := false
 				h.do(func(time.Time) {
 					ended = true

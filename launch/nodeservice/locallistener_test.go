@@ -5,6 +5,8 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // An account may have a bounded number of connections at the local socket, and the remaining descriptors
@@ -36,16 +38,16 @@ func TestLocalListener(t *testing.T) {
 		return c
 	}
 	dial()
-	first := receive(t, "a connection", accepted)
+	first := testkit.Receive(t, "a connection", accepted)
 	dial()
-	receive(t, "a second", accepted)
+	testkit.Receive(t, "a second", accepted)
 	if _, err := dial().Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the third: %v", err)
 	}
 	first.Close()
 	first.Close() // as gRPC may
 	dial()
-	receive(t, "another after one has left", accepted)
+	testkit.Receive(t, "another after one has left", accepted)
 	if s := d.g.callers.Stats(); s.Used != 2 || s.KeyRefused != 1 {
 		t.Errorf("%+v", s)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
@@ -43,7 +44,7 @@ func TestAJob(t *testing.T) {
 	if got.files["out/file"] != "done\n" || !strings.Contains(got.files["none"], "no such file") {
 		t.Errorf("the files are %q", got.files)
 	}
-	if err := receive(t, "the conversation's end", c.ended); err != nil {
+	if err := testkit.Receive(t, "the conversation's end", c.ended); err != nil {
 		t.Errorf("the conversation ended with %v", err)
 	}
 	h.empty()
@@ -144,7 +145,7 @@ func TestAttach(t *testing.T) {
 	}
 	seen := c.last
 	c.hang() // one event is received, and not acknowledged
-	receive(t, "the conversation's end", c.ended)
+	testkit.Receive(t, "the conversation's end", c.ended)
 	c.open()
 	m := c.attach(0)
 	if a := m.GetAttached(); a == nil || !a.Started || !a.Committed || a.Taken != 0 {
@@ -212,7 +213,7 @@ func TestInputThatIsWaitedFor(t *testing.T) {
 				got = append(got, m.GetTaken().Bytes)
 				if len(got) == 1 { // the same to the next stream
 					c.hang()
-					receive(t, "the conversation's end", c.ended)
+					testkit.Receive(t, "the conversation's end", c.ended)
 					c.open()
 					c.attach(c.last)
 					for m = c.hear(); !m.GetTaken().GetWants() || m.GetTaken().Bytes != got[0]; m = c.hear() {
@@ -367,7 +368,7 @@ func TestReplicas(t *testing.T) {
 			told++
 		}
 	}
-	h.until("the node service to say that replica 1 of rank 0 lives and rank 2 does not", func() bool {
+	testkit.Until(h.t, "the node service to say that replica 1 of rank 0 lives and rank 2 does not", func() bool {
 		list, err := h.list(Asker{Node: here})
 		if err != nil || len(list.Jobs) != 1 {
 			t.Fatalf("%v, %v", list, err)
@@ -410,7 +411,7 @@ func TestAbsentReplicas(t *testing.T) {
 	})
 	c.listen()
 	for _, want := range []string{"[3 6]the job has no such replica, as rank 0 is pinned", "forget"} {
-		if got := receive(t, want, said); got != want {
+		if got := testkit.Receive(t, want, said); got != want {
 			t.Errorf("the node service reported %q, want %q", got, want)
 		}
 	}
@@ -449,14 +450,14 @@ func TestDeadReplicas(t *testing.T) {
 	refused(c, 4)
 	refused(c, 0, 1, 2, 3, 0)
 	c.say(dead(3))
-	if got, want := receive(t, "the death", said), "[3]its launcher says: killed"; got != want {
+	if got, want := testkit.Receive(t, "the death", said), "[3]its launcher says: killed"; got != want {
 		t.Errorf("the node service reported %q, want %q", got, want)
 	}
 	if err := os.WriteFile(stop, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.listen()
-	if got := receive(t, "the end", said); got != "forget" {
+	if got := testkit.Receive(t, "the end", said); got != "forget" {
 		t.Errorf("the node service reported %q", got)
 	}
 	plain := h.talk().booked()
@@ -480,7 +481,7 @@ func TestKeeperStops(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	held.listen()
-	receive(t, "the node service's end", stopped)
+	testkit.Receive(t, "the node service's end", stopped)
 	if _, err := h.count(); err != ErrStopping {
 		t.Errorf("after its end: %v", err)
 	}
@@ -509,9 +510,9 @@ func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { h.stop(); close(stopped) }()
-	h.until("the node service to leave the job", b.isLeft)
+	testkit.Until(h.t, "the node service to leave the job", b.isLeft)
 	link.Close()
-	receive(t, "the node service's end", stopped)
+	testkit.Receive(t, "the node service's end", stopped)
 	next := newHost(t, func(o *Options) { o.EndJobs, o.Store = false, h.opts.Store })
 	c.h = next
 	c.open()
@@ -691,7 +692,8 @@ func TestStores(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(rest, "locked"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	newHost(t, func(o *Options) { o.Store = h.opts.Store }).until("the rest to go", func() bool {
+	newHost(t, func(o *Options) { o.Store = h.opts.Store })
+	testkit.Until(t, "the rest to go", func() bool {
 		_, err := os.Stat(rest)
 		return os.IsNotExist(err)
 	})
@@ -702,7 +704,7 @@ func TestFirstMessage(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk()
 	c.commit()
-	if err := receive(t, "the conversation's end", c.ended); err == nil || !strings.Contains(err.Error(), "begins with") {
+	if err := testkit.Receive(t, "the conversation's end", c.ended); err == nil || !strings.Contains(err.Error(), "begins with") {
 		t.Errorf("it ended with %v", err)
 	}
 	c = h.talk()

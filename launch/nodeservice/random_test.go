@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 )
@@ -41,7 +42,7 @@ func TestRandomRuns(t *testing.T) {
 	h.empty()
 	list, _ := os.ReadFile(pids) // it does not exist if no run came that far
 	for _, pid := range strings.Fields(string(list)) {
-		h.until("process "+pid+" to end", func() bool { return !runsStill(pid, pids) })
+		testkit.Until(h.t, "process "+pid+" to end", func() bool { return !runsStill(pid, pids) })
 	}
 	if n, err := h.count(); n != 0 || err != nil {
 		t.Errorf("%d reservations are left: %v", n, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -123,7 +124,7 @@ func TestJoin(t *testing.T) {
 	}
 	refused(c, dead(4), "the death of process 4 of 4")
 	c.say(dead(3))
-	if got := receive(t, "the death", said); got != "[3]" {
+	if got := testkit.Receive(t, "the death", said); got != "[3]" {
 		t.Errorf("the node service reported %s", got)
 	}
 	c.cancel()

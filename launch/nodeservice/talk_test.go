@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
@@ -63,7 +64,7 @@ func newHost(t *testing.T, change func(*Options)) *host {
 		k.Serve(life)
 		close(served)
 	}()
-	h := &host{k, t, ctx, func() { stop(); receive(t, "the end of Serve", served) }}
+	h := &host{k, t, ctx, func() { stop(); testkit.Receive(t, "the end of Serve", served) }}
 	t.Cleanup(func() {
 		h.stop()
 		cancel()
@@ -86,33 +87,10 @@ func (h *host) left() (names []string) {
 	return names
 }
 
-// until waits for a state that is not signalled.
-func (h *host) until(what string, ok func() bool) {
-	h.t.Helper()
-	for !ok() {
-		select {
-		case <-h.ctx.Done():
-			h.t.Fatalf("waited for %s", what)
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
-// receive returns the next value of a channel, or the zero value once it is closed.
-func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(2 * time.Minute):
-		t.Fatalf("waited 2m for %s", what)
-	}
-	return v
-}
-
 // empty waits until nothing of any reservation is left.
 func (h *host) empty() {
 	h.t.Helper()
-	h.until("the last reservation to go", func() bool {
+	testkit.Until(h.t, "the last reservation to go", func() bool {
 		bookings := -1
 		h.do(func(time.Time) { bookings = len(h.bookings) })
 		return bookings == 0 && len(h.left()) == 0

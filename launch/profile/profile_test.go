@@ -2,16 +2,15 @@ package profile
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/isthmus-grid/isthmus/internal/testkit"
+)
 
 // TestGolden reads every profile of testdata and compares the result, written as YAML, and the
 // faults.
@@ -32,10 +31,10 @@ func TestGolden(t *testing.T) {
 				if !errors.As(err, new(Faults)) {
 					t.Errorf("the error is %T, not Faults", err)
 				}
-				golden(t, base+strings.Replace(filepath.Ext(file), ".", "-", 1)+".faults", err.Error()+"\n")
+				testkit.Golden(t, base+strings.Replace(filepath.Ext(file), ".", "-", 1)+".faults", err.Error()+"\n")
 				return
 			}
-			golden(t, base+".golden", p.YAML()+comments(p.Ignored))
+			testkit.Golden(t, base+".golden", p.YAML()+comments(p.Ignored))
 			if err := p.Check(); err != nil {
 				t.Errorf("what Read takes, Check refuses: %v", err)
 			}
@@ -48,22 +47,6 @@ func comments(lines []string) string {
 		return ""
 	}
 	return "# " + strings.Join(lines, "\n# ") + "\n"
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
-	}
 }
 
 // The figure's excerpt is read as printed: its two numbers without units are kbit/s and ms, and

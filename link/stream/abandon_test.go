@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // TestLeftCarrierHoldsNothingBack: what a carrier has not delivered soon after the stream moved to
@@ -46,7 +48,7 @@ func TestLeftCarrierHoldsNothingBack(t *testing.T) {
 		}
 		both := func(what string, is func(i int) bool) {
 			t.Helper()
-			until(t, what, func() bool { return is(0) && is(1) })
+			testkit.Until(t, what, func() bool { return is(0) && is(1) })
 		}
 		both("data on the slow carrier", func(i int) bool { s, _ := state(i, slow); return s.InFlight > 0 })
 		w.ends[0].Use(fast.carriers[0], 1)
@@ -106,7 +108,7 @@ func TestStuckFrameHoldsNothingBack(t *testing.T) {
 		want(data, 0, 0)
 		done := make(chan error, 2)
 		go func() { _, err := e.Write(data); done <- err }()
-		until(t, "the frame that is stuck", func() bool {
+		testkit.Until(t, "the frame that is stuck", func() bool {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			return e.carriers[0].from < e.carriers[0].to
@@ -124,7 +126,7 @@ func TestStuckFrameHoldsNothingBack(t *testing.T) {
 		if bad := wrong(got, 0, 0); bad != "" {
 			t.Error(bad)
 		}
-		until(t, "the acknowledgement", e.Idle)
+		testkit.Until(t, "the acknowledgement", e.Idle)
 		e.lostMu.Lock()
 		defer e.lostMu.Unlock()
 		if len(e.lost) != 1 || !errors.Is(e.lost[0], errStuck) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // What an end may do. Each sends a number of bytes and returns what it read.
@@ -179,7 +181,7 @@ func TestCloseOnAStuckCarrier(t *testing.T) {
 			a := w.ends[0]
 			if sent > 0 {
 				all.Go(func() { a.Write(make([]byte, sent)) })
-				until(t, "the writer to be stuck", func() bool {
+				testkit.Until(t, "the writer to be stuck", func() bool {
 					a.mu.Lock()
 					defer a.mu.Unlock()
 					return a.send.Sent() > 0

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // pass makes n ticks pass.
@@ -21,7 +23,7 @@ func (w *world) pass(n int) {
 // counted waits until an end has sent and received the given bytes on its only carrier.
 func (e *end) counted(t *testing.T, sent, received uint64) {
 	t.Helper()
-	until(t, fmt.Sprintf("%d bytes to be sent and %d to come", sent, received), func() bool {
+	testkit.Until(t, fmt.Sprintf("%d bytes to be sent and %d to come", sent, received), func() bool {
 		c := e.Carriers()[0]
 		if c.Sent > sent || c.Received > received {
 			t.Fatalf("%d bytes sent and %d received, want %d and %d", c.Sent, c.Received, sent, received)
@@ -117,7 +119,7 @@ func TestSilenceEndsWithAClose(t *testing.T) {
 			w.pass(tc.ticks)
 			r.cut()
 			e := w.ends[0]
-			until(t, "the loss", func() bool { return e.losses() == 1 })
+			testkit.Until(t, "the loss", func() bool { return e.losses() == 1 })
 			e.lostMu.Lock()
 			if errors.Is(e.lost[0], ErrSilent) != tc.silent {
 				t.Errorf("after %d ticks: lost for %v", tc.ticks, e.lost[0])
@@ -169,7 +171,7 @@ func TestCarriersFallSilentOneAfterTheOther(t *testing.T) {
 		w.pass(int(askLoaded/Tick) - 1)
 		e := w.ends[0]
 		e.Ask(spare.carriers[0])
-		until(t, "the answer on the one that stands by", func() bool {
+		testkit.Until(t, "the answer on the one that stands by", func() bool {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			return e.carriers[1].asked.at.IsZero() && e.carriers[1].asked.number > 0

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // sink is a connection that accepts everything, at once or once it is released, and brings nothing.
@@ -125,12 +127,12 @@ func TestFreeCarriersShare(t *testing.T) {
 		_, err := s.Write(make([]byte, n))
 		written <- err
 	}()
-	until(t, "each carrier with a weight to have data", func() bool { return sinks[0].has.Load() && sinks[1].has.Load() && sinks[3].has.Load() })
+	testkit.Until(t, "each carrier with a weight to have data", func() bool { return sinks[0].has.Load() && sinks[1].has.Load() && sinks[3].has.Load() })
 	release()
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all bytes to be written", func() bool {
+	testkit.Until(t, "all bytes to be written", func() bool {
 		sum := 0
 		for _, c := range sinks {
 			sum += c.bytes()

@@ -11,17 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-// until polls for a condition.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(watchdog / 2); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited for %s", what)
-		}
-	}
-}
+	"github.com/isthmus-grid/isthmus/internal/testkit"
+)
 
 // ticks waits until an end was watched n more times.
 func (w *world) ticks(n int64) {
@@ -119,7 +111,7 @@ func TestWaitingIsQuiet(t *testing.T) {
 						t.Error("the peer has read nothing, and nobody waited for it")
 					}
 				})
-				until(t, "all to be sent", func() bool {
+				testkit.Until(t, "all to be sent", func() bool {
 					a.mu.Lock()
 					defer a.mu.Unlock()
 					return a.send.End() > 0 && a.send.Sent() == a.send.End()
@@ -152,7 +144,7 @@ func TestTwoReaders(t *testing.T) {
 					}
 				})
 			}
-			until(t, "both readers", func() bool {
+			testkit.Until(t, "both readers", func() bool {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				return b.readers == 2
@@ -282,7 +274,7 @@ func TestDroppedWhileWriting(t *testing.T) {
 				if _, err := receive(b.Stream, 0, len(buf), random(1)); err != nil {
 					t.Error(err)
 				}
-				until(t, "the acknowledgement", func() bool {
+				testkit.Until(t, "the acknowledgement", func() bool {
 					w.tick()
 					return a.Idle()
 				})
@@ -393,7 +385,7 @@ func TestReceiverAsksOnce(t *testing.T) {
 			}
 			for range 2 {
 				w.pass(int(askLoaded/Tick) + 1)
-				until(t, "a question and its answer", func() bool { // later if other frames have arrived meanwhile
+				testkit.Until(t, "a question and its answer", func() bool { // later if other frames have arrived meanwhile
 					n, answered := b.questions()
 					if n < want {
 						w.pass(1)

@@ -194,7 +194,8 @@ func (c *commandChecker) goTest(packages, words []string) (all []string) {
 			text = append(text, c.testsOf(p)...)
 		}
 		if name != "run" {
-			if text = append(text, c.testsOf("./internal/daemon/daemontest")...); !bytes.Contains(text, []byte(`("`+name+`", `)) {
+			kit, _ := os.ReadFile(filepath.Join(labtest.Root, "internal/testkit/files.go")) // the flag of all tests that compare with files
+			if text = append(text, kit...); !bytes.Contains(text, []byte(`("`+name+`", `)) {
 				all = append(all, fmt.Sprintf("no test of %s has the flag -%s", what, name))
 			}
 			continue
@@ -227,7 +228,7 @@ func (c *commandChecker) testsOf(pattern string) []byte {
 		case err != nil:
 		case d.IsDir() && path != filepath.Clean(folder) && !deep:
 			return fs.SkipDir
-		case strings.HasSuffix(path, "test.go"): // daemontest.go has the flags of all daemons' tests
+		case strings.HasSuffix(path, "_test.go"):
 			file, _ := os.ReadFile(path)
 			text = append(text, file...)
 		}

@@ -57,7 +57,7 @@ var tiers = map[string]tier{
 // internalTiers are the tiers within internal, the lowest first. A package belongs to the longest of these folders that it
 // lies in. It may import what belongs to the same folder, and the tiers below: the folders of one tier do not know each other.
 var internalTiers = [][]string{
-	{"pki/grant", "pki/jobkey", "pki/revoked", "pki/ticket", "printable", "rtt", "sleep", "testload"},
+	{"pki/grant", "pki/jobkey", "pki/revoked", "pki/ticket", "printable", "rtt", "sleep", "testkit", "testload"},
 	{"carrier", "ipc", "job", "limit", "store"},
 	{"daemon"},
 	{"account", "policy"},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // commandsFile has the commands and flags of a program, for tests that cannot import its definitions.
@@ -22,7 +22,7 @@ func Commands(t *testing.T) {
 		t.Fatalf("man: status %d\n%s", status, complaints)
 	}
 	want := commandsOf(page)
-	if daemontest.Updating() {
+	if testkit.Updating() {
 		if err := os.WriteFile(commandsFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}

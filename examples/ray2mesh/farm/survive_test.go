@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
@@ -70,11 +71,7 @@ func TestSurvival(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
-			dir, err := os.MkdirTemp("", "isthmus") // t.TempDir's path may be too long for a socket
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer os.RemoveAll(dir)
+			dir := testkit.ShortDir(t)
 			key, err := jobkey.New("survival")
 			if err != nil {
 				t.Fatal(err)

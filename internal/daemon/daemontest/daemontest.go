@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,12 +17,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
-
-var update = flag.Bool("update", false, "write the sample settings in deploy/config instead of comparing them")
-
-// Updating reports whether tests are to write what they compare with.
-func Updating() bool { return *update }
 
 // patience bounds every wait. It only affects how long a broken test takes.
 const patience = 60 * time.Second
@@ -35,7 +30,7 @@ func Sample[C any](t testing.TB, program string) {
 	t.Helper()
 	file := filepath.Join(moduleRoot(t), "deploy", "config", daemon.ShortName(program)+".yaml")
 	want := daemon.Sample[C](program)
-	if *update {
+	if testkit.Updating() {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}

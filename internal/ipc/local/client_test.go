@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -152,22 +153,11 @@ func startClient(t *testing.T, socket string) (*Client, overlay.ProcessName) {
 	go func() { served <- c.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := receive(t, "the end of Serve", served); err != nil {
+		if err := testkit.Receive(t, "the end of Serve", served); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
 	return c, overlay.ProcessName{Job: cfg.Process.Job, Rank: 4}
-}
-
-// receive returns the next value of a channel, or the zero value once it is closed.
-func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(testWait):
-		t.Fatalf("waited %v for %s", testWait, what)
-	}
-	return v
 }
 
 func testContext(t *testing.T) context.Context {
@@ -178,11 +168,7 @@ func testContext(t *testing.T) context.Context {
 
 // A client that is closed announces that; one that dies does not.
 func TestLeave(t *testing.T) {
-	dir, err := os.MkdirTemp("", "isl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	socket := filepath.Join(dir, "s")
 	h := startHelper(t, socket)
 	defer h.stop()
@@ -198,11 +184,7 @@ func TestLeave(t *testing.T) {
 
 // The helper's report of dead processes reaches the callback.
 func TestDead(t *testing.T) {
-	dir, err := os.MkdirTemp("", "isl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.ShortDir(t)
 	socket := filepath.Join(dir, "s")
 	h := startHelper(t, socket)
 	defer h.stop()
@@ -226,7 +208,7 @@ func TestDead(t *testing.T) {
 		t.Error("nobody was told")
 	}
 	cancel()
-	if err := receive(t, "the end of Serve", served); err != nil {
+	if err := testkit.Receive(t, "the end of Serve", served); err != nil {
 		t.Error(err)
 	}
 }
@@ -257,7 +239,7 @@ func talks(t *testing.T, a, b net.Conn) {
 }
 
 func TestClientDialAndAccept(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelper(t, socket)
 	defer h.stop()
 	c, peer := startClient(t, socket)
@@ -265,7 +247,7 @@ func TestClientDialAndAccept(t *testing.T) {
 	if node, err := c.Ready(ctx); err != nil || node.String() != "sitea/a1" {
 		t.Fatalf("%v, %v", node, err)
 	}
-	if hello := receive(t, "a hello", h.hellos); hello.Rank != 3 || hello.Generation != 99 {
+	if hello := testkit.Receive(t, "a hello", h.hellos); hello.Rank != 3 || hello.Generation != 99 {
 		t.Errorf("hello %+v", hello)
 	}
 
@@ -322,7 +304,7 @@ func TestClientDialAndAccept(t *testing.T) {
 }
 
 func TestClientCancel(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelper(t, socket)
 	defer h.stop()
 	c, peer := startClient(t, socket)
@@ -348,14 +330,14 @@ func TestClientCancel(t *testing.T) {
 
 // The helper dies with a carrier given out and a Dial pending, and restarts.
 func TestHelperRestart(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelper(t, socket)
 	c, peer := startClient(t, socket)
 	ctx := testContext(t)
 	if _, err := c.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	receive(t, "a hello", h.hellos)
+	testkit.Receive(t, "a hello", h.hellos)
 	near, far := socketPair(t)
 	h.send(t, &wire.LocalIncoming{Carrier: 1}, near)
 	near.Close()
@@ -370,7 +352,7 @@ func TestHelperRestart(t *testing.T) {
 
 	h = startHelper(t, socket)
 	defer h.stop()
-	if hello := receive(t, "a hello", h.hellos); hello.Generation != 99 {
+	if hello := testkit.Receive(t, "a hello", h.hellos); hello.Generation != 99 {
 		t.Errorf("registered again as life %d", hello.Generation)
 	}
 	ask := h.next(t).(*wire.LocalDial)
@@ -385,7 +367,7 @@ func TestHelperRestart(t *testing.T) {
 }
 
 func TestNoHelper(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	c, peer := startClient(t, socket)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -398,7 +380,7 @@ func TestNoHelper(t *testing.T) {
 
 // A permanent refusal ends Serve, Dial and Accept at once.
 func TestHelperRefuses(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelperThat(t, socket, &wire.Refuse{Code: wire.CodeForbidden, By: "helper sitea/a1", Text: "the key is not that of job demo"})
 	defer h.stop()
 	cfg := testConfig(t, socket)
@@ -420,7 +402,7 @@ func TestHelperRefuses(t *testing.T) {
 // and descriptor.
 func TestIncomingQueueIsBounded(t *testing.T) {
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelper(t, socket)
 	c := NewClient(testConfig(t, socket))
 	served := make(chan error, 1)
@@ -445,7 +427,7 @@ func TestIncomingQueueIsBounded(t *testing.T) {
 		t.Errorf("%d counted as dropped, want 3", got)
 	}
 	c.Close()
-	if err := receive(t, "the end of Serve", served); err != nil {
+	if err := testkit.Receive(t, "the end of Serve", served); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.Accept(testContext(t)); !errors.Is(err, net.ErrClosed) {
@@ -464,7 +446,7 @@ func TestIncomingQueueIsBounded(t *testing.T) {
 }
 
 func TestDirectory(t *testing.T) {
-	dir := filepath.Join(shortDir(t), "job")
+	dir := filepath.Join(testkit.ShortDir(t), "job")
 	me := testConfig(t, "").Process
 	other := me
 	other.Rank = 5
@@ -538,7 +520,7 @@ func TestDirectory(t *testing.T) {
 // A process that left is known as such, until its rank starts again; a process whose own rank was here
 // before waits, since the other may start again, too.
 func TestDirectoryLeft(t *testing.T) {
-	dir := shortDir(t)
+	dir := testkit.ShortDir(t)
 	me, other, third := testConfig(t, "").Process, testConfig(t, "").Process, testConfig(t, "").Process
 	other.Rank, third.Rank = 5, 7
 	a, b, c := listenIn(t, dir, me), listenIn(t, dir, other), listenIn(t, dir, third)
@@ -573,7 +555,7 @@ func TestDirectoryLeft(t *testing.T) {
 // Nothing stays in the directory when all have left or were killed, in whichever order, and no error comes of it if the
 // directory is removed first.
 func TestDirectoryLeftByAll(t *testing.T) {
-	dir := shortDir(t)
+	dir := testkit.ShortDir(t)
 	var all []*Directory
 	for rank := range uint32(20) {
 		process := testConfig(t, "").Process
@@ -621,7 +603,7 @@ func listenIn(t *testing.T, dir string, process overlay.ProcessName) *Directory 
 }
 
 func TestDirectoryIsPrivate(t *testing.T) {
-	dir := shortDir(t)
+	dir := testkit.ShortDir(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -635,7 +617,7 @@ func TestDirectoryIsPrivate(t *testing.T) {
 
 // The generation that the first helper assigns is kept with the next one.
 func TestGenerationIsCarried(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelper(t, socket)
 	cfg := testConfig(t, socket)
 	cfg.Generation = 0
@@ -645,18 +627,18 @@ func TestGenerationIsCarried(t *testing.T) {
 	go func() { served <- c.Serve(ctx) }()
 	defer func() {
 		cancel()
-		receive(t, "the end of Serve", served)
+		testkit.Receive(t, "the end of Serve", served)
 		h.stop() // after the client: it ends a connection in the middle of the greeting
 	}()
 	if _, err := c.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if first := receive(t, "a hello", h.hellos); first.Generation != 0 || c.Generation() != 77 {
+	if first := testkit.Receive(t, "a hello", h.hellos); first.Generation != 0 || c.Generation() != 77 {
 		t.Errorf("it says %d, and is in %d", first.Generation, c.Generation())
 	}
 	h.stop()
 	h = startHelper(t, socket)
-	if again := receive(t, "the hello at the next helper", h.hellos); again.Generation != 77 {
+	if again := testkit.Receive(t, "the hello at the next helper", h.hellos); again.Generation != 77 {
 		t.Errorf("it comes back in %d", again.Generation)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -248,7 +249,7 @@ func TestConcurrentSend(t *testing.T) {
 }
 
 func TestPeerCred(t *testing.T) {
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(shortDir(t), "s"), Net: "unix"})
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(testkit.ShortDir(t), "s"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,17 +270,6 @@ func TestPeerCred(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
-}
-
-// shortDir is t.TempDir with a path that leaves room for a socket's name.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "isl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
 }
 
 // The frames that a peer sent before it closed are received, even if a Send to it fails meanwhile,

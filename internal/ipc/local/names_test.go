@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -23,7 +24,7 @@ func asking(f func() (string, error)) chan dialResult {
 }
 
 func TestClientNames(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelper(t, socket)
 	c, _ := startClient(t, socket)
 	ctx := testContext(t)
@@ -104,7 +105,7 @@ func TestClientNames(t *testing.T) {
 
 // A helper of an older version would end the connection at the first unknown frame.
 func TestNamesAndAnOlderHelper(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelper(t, socket)
 	h.mu.Lock()
 	h.features = 0

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -12,7 +13,7 @@ import (
 // The helper gets all reports on links before the process's leave; the next helper gets those that
 // this one did not, and those of links that live on.
 func TestReports(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	h := startHelper(t, socket)
 	c, _ := startClient(t, socket)
 	if _, err := c.Ready(testContext(t)); err != nil {

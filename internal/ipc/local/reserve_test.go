@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -12,7 +13,7 @@ import (
 // A helper that supports reserve relays is told for which links, and asked for them; one that does
 // not gets no such frames.
 func TestReserve(t *testing.T) {
-	socket := filepath.Join(shortDir(t), "h")
+	socket := filepath.Join(testkit.ShortDir(t), "h")
 	for _, keeps := range []bool{false, true} {
 		h := startHelper(t, socket)
 		h.mu.Lock()

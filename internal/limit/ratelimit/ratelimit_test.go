@@ -14,6 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // serve runs a Limiter until the test ends or stop is called.
@@ -42,27 +43,6 @@ func admit(t *testing.T, lim *Limiter, o quota.Owner, moved func() uint64) *Thro
 	}
 	t.Cleanup(l.Stop)
 	return l
-}
-
-// receive returns the next value of a channel, or the zero value once it is closed.
-func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("waited 30s for %s", what)
-	}
-	return v
-}
-
-// until waits for a state that another goroutine reaches.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited 30s: not so that %s", what)
-		}
-	}
 }
 
 var alice = quota.Owner{User: "alice", Project: "p", Job: "j"}
@@ -95,7 +75,7 @@ func TestTurns(t *testing.T) {
 			}
 			return n
 		}
-		until(t, "two seconds' worth has passed", func() bool { return sum() >= 20e6 })
+		testkit.Until(t, "two seconds' worth has passed", func() bool { return sum() >= 20e6 })
 		for _, l := range links {
 			l.Stop()
 		}
@@ -123,10 +103,10 @@ func TestStopWhileWaiting(t *testing.T) {
 	for l.Paced() && lim.Status().Waiting == 0 {
 		done := make(chan int, 1)
 		go func() { done <- l.Take(0, 1<<20) }()
-		until(t, "it waits or passes", func() bool { return lim.Status().Waiting > 0 || len(done) > 0 })
+		testkit.Until(t, "it waits or passes", func() bool { return lim.Status().Waiting > 0 || len(done) > 0 })
 		if lim.Status().Waiting > 0 {
 			l.Stop()
-			if n := receive(t, "the end of Take", done); n != 0 {
+			if n := testkit.Receive(t, "the end of Take", done); n != 0 {
 				t.Errorf("stopped, and %d bytes may pass", n)
 			}
 			break
@@ -151,9 +131,9 @@ func TestNewRulesFreeWhoWaits(t *testing.T) {
 	l := admit(t, lim, alice, nil)
 	passed := make(chan bool, 1)
 	go func() { passed <- l.Pay(0, 1<<20) }()
-	until(t, "it waits", func() bool { return lim.Status().Waiting > 0 })
+	testkit.Until(t, "it waits", func() bool { return lim.Status().Waiting > 0 })
 	lim.SetRules(quota.Rules{})
-	if !receive(t, "the end of Pay", passed) {
+	if !testkit.Receive(t, "the end of Pay", passed) {
 		t.Error("the payment failed")
 	}
 	if l.Paced() {

@@ -5,21 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
 	"time"
-)
 
-func descriptors(t testing.TB) int {
-	t.Helper()
-	dir, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(dir)
-}
+	"github.com/isthmus-grid/isthmus/internal/testkit"
+)
 
 // However an attempt or a stream ends, nothing leaks.
 func TestNothingLeaks(t *testing.T) {
@@ -63,12 +55,12 @@ func TestNothingLeaks(t *testing.T) {
 		}
 	}
 	round() // what the libraries start once
-	fds, goroutines := descriptors(t), runtime.NumGoroutine()
+	fds, goroutines := testkit.Descriptors(t), runtime.NumGoroutine()
 	for range 10 {
 		round()
 	}
 	settle(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settle(t, "descriptors", fds, func() int { return descriptors(t) })
+	settle(t, "descriptors", fds, func() int { return testkit.Descriptors(t) })
 }
 
 // However tunnels end, nothing leaks.
@@ -94,10 +86,10 @@ func TestTunnelsLeaveNothing(t *testing.T) {
 	}
 	round(0)
 	round(1)
-	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
+	goroutines, fds := runtime.NumGoroutine(), testkit.Descriptors(t)
 	for i := range 8 {
 		round(i)
 	}
 	settle(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settle(t, "descriptors", fds, func() int { return descriptors(t) })
+	settle(t, "descriptors", fds, func() int { return testkit.Descriptors(t) })
 }

@@ -17,22 +17,13 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // patience bounds every wait of the tests. It only determines how long a broken test takes.
 const patience = time.Minute
-
-func listen(t *testing.T) *net.TCPListener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	return ln.(*net.TCPListener)
-}
 
 // run runs serve until the test ends and waits for its return.
 func run(t *testing.T, serve func(context.Context)) {
@@ -85,7 +76,7 @@ func wantObserved(t *testing.T, c net.Conn) {
 func TestObserver(t *testing.T) {
 	seen := NewSeen(10, time.Minute)
 	o := NewObserver("broker main", accept.NewHalfOpen(accept.Bounds{Total: 1}, nil), 0, func(a netip.AddrPort) { seen.Note(a.Addr(), time.Now()) })
-	ln := listen(t)
+	ln := testkit.Listen(t)
 	run(t, func(ctx context.Context) {
 		if err := o.Serve(ctx, ln); err != nil {
 			t.Error(err)
@@ -123,7 +114,7 @@ func TestObserver(t *testing.T) {
 
 // Frames and everything else share a port; no byte of the others is lost.
 func TestFront(t *testing.T) {
-	f := NewFront(listen(t), NewObserver("broker main", nil, 0, nil), accept.NewHalfOpen(accept.Bounds{}, nil), slog.New(slog.DiscardHandler))
+	f := NewFront(testkit.Listen(t), NewObserver("broker main", nil, 0, nil), accept.NewHalfOpen(accept.Bounds{}, nil), slog.New(slog.DiscardHandler))
 	run(t, f.Serve)
 	wantObserved(t, dial(t, f.Addr().String()))
 	dial(t, f.Addr().String()) // sends nothing, and blocks no other connection
@@ -189,7 +180,7 @@ func call(t *testing.T, to string, udp bool) *controlpb.CallBackResponse {
 }
 
 func TestCallBack(t *testing.T) {
-	ln := listen(t)
+	ln := testkit.Listen(t)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer ln.Close()
@@ -208,7 +199,7 @@ func TestCallBack(t *testing.T) {
 	if r := call(t, ln.Addr().String(), false); r.Outcome != controlpb.CallBackResponse_CONNECTED {
 		t.Errorf("to a listener: %v", r)
 	}
-	closed := listen(t)
+	closed := testkit.Listen(t)
 	closed.Close()
 	for _, udp := range []bool{false, true} {
 		if r := call(t, closed.Addr().String(), udp); r.Outcome != controlpb.CallBackResponse_RESET || !strings.HasSuffix(r.Text, "was refused: "+map[bool]string{false: "connect", true: "read"}[udp]+": connection refused") {

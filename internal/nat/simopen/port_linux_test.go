@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/nat/simopen/gridtest"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -161,11 +162,7 @@ func TestOpenEndsWithItsContextAndItsPort(t *testing.T) {
 // fakeReflector answers one connection with answer.
 func fakeReflector(t *testing.T, answer func(net.Conn)) netip.AddrPort {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
+	ln := testkit.Listen(t)
 	go func() {
 		if c, err := ln.Accept(); err == nil {
 			defer c.Close()

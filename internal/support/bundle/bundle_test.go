@@ -1,16 +1,14 @@
 package bundle
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 // The names of one installation, in all the places where they occur.
@@ -56,28 +54,7 @@ func open(t *testing.T, b *Bundle) map[string]string {
 	if err := b.Write(&packed); err != nil {
 		t.Fatal(err)
 	}
-	z, err := gzip.NewReader(&packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts := map[string]string{}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return texts
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Uname+h.Gname != "" || h.Uid != 0 || h.Gid != 0 {
-			t.Errorf("%s belongs to %v", h.Name, h)
-		}
-		texts[strings.TrimPrefix(h.Name, "isthmus-bundle/")] = string(text)
-	}
+	return testkit.Unpack(t, &packed)
 }
 
 func TestNoNameIsLeft(t *testing.T) {
