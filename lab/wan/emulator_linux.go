@@ -70,16 +70,13 @@ func New(paths []Path, opt Options) (*Emulator, error) {
 		return nil, err
 	}
 	of, n, own := assign(paths, opt.MaxQueues)
-	if int(opt.FirstQueue)+n > 1<<16 {
-		return nil, fmt.Errorf("wan: %d queues from number %d: the last number is 65535", n, opt.FirstQueue)
-	}
 	again, err := openResender()
 	if err != nil {
 		return nil, err
 	}
 	for i := range n {
 		e.queues = append(e.queues, &queue{
-			number: opt.FirstQueue + uint16(i), start: e.start, again: again,
+			number: uint16(i), start: e.start, again: again,
 			nl: -1, wake: -1, paths: make(map[[2]uint32]*path),
 		})
 	}
@@ -97,7 +94,7 @@ func New(paths []Path, opt Options) (*Emulator, error) {
 		}
 	}
 	// The rules come last: a packet sent to a queue without a reader is lost.
-	e.rules, err = installRules(fmt.Sprintf("wan-%d", opt.FirstQueue), e.diversions(own))
+	e.rules, err = installRules("wan-0", e.diversions(own))
 	if err != nil {
 		e.Close()
 		return nil, err

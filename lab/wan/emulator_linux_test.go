@@ -59,7 +59,7 @@ func serve(t *testing.T, s *star.Star, paths []wan.Path, opt wan.Options) *wan.E
 	t.Helper()
 	var e *wan.Emulator
 	err := s.Centre.Do(func() (err error) {
-		e, err = wan.New(paths, opt)
+		e, err = wan.New(paths, wan.Options{})
 		return err
 	})
 	if err != nil {
@@ -555,19 +555,18 @@ func TestNewRefuses(t *testing.T) {
 	good := mesh(2, wan.Shape{})
 	for _, c := range []struct {
 		name, want string
-		change     func(p []wan.Path, o *wan.Options)
+		change     func(p []wan.Path)
 	}{
-		{"unknown in", `h0 -> h1: no interface "eth9"`, func(p []wan.Path, _ *wan.Options) { p[0].In = "eth9" }},
-		{"unknown out", `h0 -> h1: no interface "eth9"`, func(p []wan.Path, _ *wan.Options) { p[0].Out = "eth9" }},
-		{"equal names", "h0 -> h1: given twice", func(p []wan.Path, _ *wan.Options) { p[1].From, p[1].To = "h0", "h1" }},
-		{"equal interfaces", "h1 -> h0: another path goes from h0 to h1", func(p []wan.Path, _ *wan.Options) { p[1].In, p[1].Out = "h0", "h1" }},
-		{"shape", "h1 -> h0: loss 3 is not between 0 and 1", func(p []wan.Path, _ *wan.Options) { p[1].Loss = 3 }},
-		{"queue numbers", "2 queues from number 65535", func(_ []wan.Path, o *wan.Options) { o.FirstQueue = 65535 }},
+		{"unknown in", `h0 -> h1: no interface "eth9"`, func(p []wan.Path) { p[0].In = "eth9" }},
+		{"unknown out", `h0 -> h1: no interface "eth9"`, func(p []wan.Path) { p[0].Out = "eth9" }},
+		{"equal names", "h0 -> h1: given twice", func(p []wan.Path) { p[1].From, p[1].To = "h0", "h1" }},
+		{"equal interfaces", "h1 -> h0: another path goes from h0 to h1", func(p []wan.Path) { p[1].In, p[1].Out = "h0", "h1" }},
+		{"shape", "h1 -> h0: loss 3 is not between 0 and 1", func(p []wan.Path) { p[1].Loss = 3 }},
 	} {
-		paths, opt := slices.Clone(good), wan.Options{}
-		c.change(paths, &opt)
+		paths := slices.Clone(good)
+		c.change(paths)
 		s.Centre.Do(func() error {
-			_, err := wan.New(paths, opt)
+			_, err := wan.New(paths, wan.Options{})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 			}

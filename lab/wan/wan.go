@@ -108,10 +108,7 @@ type Options struct {
 	// Seed initialises the random draws of every path (loss, duplicates, jitter). Two runs with
 	// equal seeds and equal packets behave equally.
 	Seed uint64
-	// FirstQueue is the first NFQUEUE number used in the namespace; the queues
-	// after it follow without a gap.
-	FirstQueue uint16
-	// MaxQueues is the maximum number of queues, and with them threads; 0 means 64. With at most
+	// MaxQueues is the maximum number of NFQUEUE's queues, whose numbers in the namespace are from 0, and with them threads; 0 means 64. With at most
 	// that many paths each has its own queue; with more, all paths that enter by one interface
 	// share a queue.
 	MaxQueues int
