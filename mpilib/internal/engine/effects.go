@@ -65,7 +65,7 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 	case protocol.Complete:
 		// Another effect may have given mu up since: the request may have been waited for, and be in use again.
 		if r := owner(f.Request); r.State == complete {
-			r.completed()
+			r.wakeWaiters()
 		}
 	case protocol.Credit:
 		p.resize()

@@ -306,23 +306,6 @@ func (r *Request) BlockedBy() error {
 	return r.blockedBy()
 }
 
-// wakeWaiters makes the waiters of r check it again. mu is held.
-func (r *Request) wakeWaiters() {
-	if r.done != nil {
-		close(r.done)
-		r.done = nil
-	}
-	for _, c := range r.watchers {
-		wake(c)
-	}
-	if n := &r.e.rings; n.spinning {
-		n.attention.Store(true)
-	}
-	if r.reader != nil && r.reader.reading.blocked {
-		r.reader.interruptRead()
-	}
-}
-
 // FailBlocked completes r, if a failure blocks it, with that failure.
 func (r *Request) FailBlocked() {
 	r.e.mu.Lock()

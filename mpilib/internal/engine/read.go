@@ -198,7 +198,7 @@ func (p *peer) sendDone(taken *protocol.Request) {
 // arrived handles the last byte of what follows an envelope. mu is held, and may be given up.
 func (p *peer) arrived() error {
 	if r := p.proto.Arrived(); r != nil {
-		owner(r).completed()
+		owner(r).wakeWaiters()
 	}
 	p.e.carryOut()
 	if p.in.descriptor {

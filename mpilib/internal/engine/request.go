@@ -61,12 +61,12 @@ func (r *Request) begin(e *Engine, g Group, ctxID uint32, peer, tag int, buf []b
 // finish completes r. mu is held.
 func (r *Request) finish(err error) {
 	if r.Complete(err) {
-		r.completed()
+		r.wakeWaiters()
 	}
 }
 
-// completed wakes the waiters of r, which is complete. mu is held.
-func (r *Request) completed() {
+// wakeWaiters makes the waiters of r, which is complete or cannot become so, check it again. mu is held.
+func (r *Request) wakeWaiters() {
 	if r.done != nil {
 		close(r.done)
 		r.done = nil

@@ -18,7 +18,7 @@ func TestLateCompletion(t *testing.T) {
 	r.begin(e, everyone{}, 0, 0, 1, make([]byte, 1))
 	r.Complete(nil)
 	<-r.finished()
-	r.completed()
+	r.wakeWaiters()
 	r.begin(e, everyone{}, 0, 0, 1, make([]byte, 1))
 	again := r.finished()
 	e.carryOutOne(&late)
