@@ -4,7 +4,6 @@ package broker
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -29,15 +28,15 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rows, err := bench.Read("rows", &out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var figures []string
-	for line := range bytes.Lines(out.Bytes()) {
-		var row bench.Row
-		if err := json.Unmarshal(line, &row); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+	for _, row := range rows {
 		figures = append(figures, row.Figure)
 		if row.Bench != "broker" || row.Value <= 0 && row.Figure != "memory_per_process" {
-			t.Errorf("row %s", line)
+			t.Errorf("%+v", row)
 		}
 	}
 	want := "memory_per_process resident_before resident registrations resolves resolves_per_cpu_second resolves resolves_per_cpu_second resident_after_load"

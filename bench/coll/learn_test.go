@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/bench/plot"
+	"github.com/isthmus-grid/isthmus/bench"
 )
 
 func TestLearn(t *testing.T) {
@@ -16,7 +16,7 @@ func TestLearn(t *testing.T) {
 {"bench":"coll","figure":"time","unit":"ms","value":40,"params":{"collective":"bcast","implementation":"mpich","size":512}}
 {"bench":"coll","figure":"time_beside_han","unit":"ms","value":1,"params":{"collective":"bcast","algorithm":"two-hop","size":1024,"predicted_ms":20}}
 `
-	read, err := plot.Read("rows", strings.NewReader(rows))
+	read, err := bench.Read("rows", strings.NewReader(rows))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package link
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,12 +41,9 @@ func brief(t *testing.T, only, cc string) (rows []bench.Row, told string) {
 	if err := Run(t.Context(), &out, o); err != nil {
 		t.Fatal(err)
 	}
-	for dec := json.NewDecoder(&out); dec.More(); {
-		var row bench.Row
-		if err := dec.Decode(&row); err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, row)
+	rows, broken := bench.Read("rows", &out)
+	if broken != nil {
+		t.Fatal(broken)
 	}
 	if left, _ := filepath.Glob(os.Getenv("TMPDIR") + "/*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)

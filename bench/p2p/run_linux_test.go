@@ -5,7 +5,6 @@ package p2p
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,12 +41,9 @@ func brief(t *testing.T, o Options) (rows []bench.Row, told string, err error) {
 		o.Self = []string{"/proc/self/exe", "part"}
 	}
 	err = Run(t.Context(), &out, o)
-	for dec := json.NewDecoder(&out); dec.More(); {
-		var row bench.Row
-		if err := dec.Decode(&row); err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, row)
+	rows, broken := bench.Read("rows", &out)
+	if broken != nil {
+		t.Fatal(broken)
 	}
 	if left, _ := filepath.Glob(os.Getenv("TMPDIR") + "/*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)

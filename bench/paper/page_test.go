@@ -1,10 +1,7 @@
 package paper
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -31,7 +28,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := readRun()
+	rows, err := bench.ReadFiles([]string{lastRun})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,24 +58,6 @@ func TestPage(t *testing.T) {
 		}
 	default:
 		t.Errorf("%s is not what the table of claims and %s say; write it anew with go test ./bench/paper -update", page, lastRun)
-	}
-}
-
-func readRun() (rows []bench.Row, err error) {
-	f, err := os.Open(lastRun)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	for d := json.NewDecoder(f); ; {
-		var r bench.Row
-		switch err := d.Decode(&r); {
-		case errors.Is(err, io.EOF):
-			return rows, nil
-		case err != nil:
-			return nil, err
-		}
-		rows = append(rows, r)
 	}
 }
 

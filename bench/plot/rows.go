@@ -16,8 +16,6 @@ package plot
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -47,43 +45,9 @@ const (
 	paramChosen = "chosen"   // true: the row is marked
 )
 
-// Read reads the rows of one benchmark's output. name is for errors.
-func Read(name string, r io.Reader) ([]bench.Row, error) {
-	var rows []bench.Row
-	for dec := json.NewDecoder(r); ; {
-		var row bench.Row
-		switch err := dec.Decode(&row); {
-		case errors.Is(err, io.EOF):
-			return rows, nil
-		case err != nil:
-			return nil, fmt.Errorf("%s: row %d: %w; it wants what a benchmark prints with --json", name, len(rows)+1, err)
-		case row.Bench == "" || row.Figure == "":
-			return nil, fmt.Errorf("%s: row %d names no benchmark or figure; it wants what a benchmark prints with --json", name, len(rows)+1)
-		}
-		rows = append(rows, row)
-	}
-}
-
-// ReadFiles reads the rows of several files.
-func ReadFiles(files []string) ([]bench.Row, error) {
-	var rows []bench.Row
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		more, err := Read(name, f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, err
-		}
-		rows = append(rows, more...)
-	}
-	return rows, nil
-}
-
 // Run reads the files, draws their figures into folder, and prints the name of each file to out.
 func Run(files []string, folder string, out io.Writer) error {
-	rows, err := ReadFiles(files)
+	rows, err := bench.ReadFiles(files)
 	if err != nil {
 		return err
 	}

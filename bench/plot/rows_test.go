@@ -44,7 +44,7 @@ func output(t *testing.T) string {
 }
 
 func TestFigures(t *testing.T) {
-	rows, err := Read("test", strings.NewReader(output(t)))
+	rows, err := bench.Read("test", strings.NewReader(output(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package relay
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
@@ -38,12 +37,12 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rows, err := bench.Read("rows", &out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var figures []string
-	for dec := json.NewDecoder(&out); dec.More(); {
-		var row bench.Row
-		if err := dec.Decode(&row); err != nil {
-			t.Fatal(err)
-		}
+	for _, row := range rows {
 		if row.Bench != "relay" || row.Value <= 0 && row.Figure != "added_one_way" || row.Params["direct"].(float64) <= 0 {
 			t.Errorf("%+v", row)
 		}

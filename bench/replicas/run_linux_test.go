@@ -5,7 +5,6 @@ package replicas
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -39,12 +38,12 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
+	all, err := bench.Read("rows", &out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	rows := map[string][]bench.Row{}
-	for dec := json.NewDecoder(&out); dec.More(); {
-		var r bench.Row
-		if err := dec.Decode(&r); err != nil {
-			t.Fatal(err)
-		}
+	for _, r := range all {
 		rows[r.Figure] = append(rows[r.Figure], r)
 	}
 	if r := rows["overhead"]; len(r) != 1 || r[0].Value < 0.01 { // a round trip takes 10 ms

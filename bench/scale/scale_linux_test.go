@@ -5,10 +5,8 @@ package scale
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/bench"
@@ -37,12 +35,12 @@ func TestRun(t *testing.T) {
 	if err := Run(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
+	all, err := bench.Read("rows", &out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	rows := map[string]bench.Row{}
-	for line := range strings.Lines(out.String()) {
-		var r bench.Row
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+	for _, r := range all {
 		rows[r.Figure] = r
 	}
 	if r := rows["fairness"]; r.Value < fairness {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/broker"
 	"github.com/isthmus-grid/isthmus/bench/coll"
 	"github.com/isthmus-grid/isthmus/bench/link"
@@ -243,7 +244,7 @@ func benchLearnCommand() *cli.Command {
 			if c.NArg() == 0 {
 				return cmdline.Usage("bench learn: name an output file of bench coll --algorithms --json")
 			}
-			rows, err := plot.ReadFiles(c.Args().Slice())
+			rows, err := bench.ReadFiles(c.Args().Slice())
 			if err == nil {
 				err = coll.Learn(rows, c.App.Writer)
 			}
