@@ -81,7 +81,7 @@ func TestInbound(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	intro := &wire.Intro{Kind: wire.IntroProcess, Job: job, Rank: 0, From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.Direct, Via: overlay.ViaTarget}
-	outer := r.show(r.f.gateway.PublicAddr, intro)
+	outer := testkit.Show(r.t, r.f.gateway.PublicAddr, intro)
 	inner := h.accept()
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != *intro {
 		t.Fatalf("the helper got %+v, %v", frame, err)
@@ -98,7 +98,7 @@ func TestCarriedLinksOutliveTheBroker(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
-	outer := r.show(r.f.gateway.PublicAddr, &wire.Intro{Kind: wire.IntroProcess, Job: job})
+	outer := testkit.Show(r.t, r.f.gateway.PublicAddr, &wire.Intro{Kind: wire.IntroProcess, Job: job})
 	inner := h.accept()
 	wire.Read(inner)
 	r.broker.stop()

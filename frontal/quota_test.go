@@ -36,7 +36,7 @@ func TestQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refuse := r.refused(more); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "quota.per_job.links") {
+	if refuse := testkit.Refused(r.t, more); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "quota.per_job.links") {
 		t.Errorf("refused with %+v", refuse)
 	}
 	testkit.Exchange(t, near, other)

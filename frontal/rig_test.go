@@ -19,7 +19,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
-	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -587,38 +586,7 @@ func (h *fakeHelper) carry(addrs ...string) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, control.FromStatus(err)
 	}
-	return h.r.show(h.r.f.gateway.DataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(resp.CarryId), Job: job}), nil
-}
-
-// show connects to a data port and sends an intro.
-func (r *rig) show(at netip.AddrPort, f wire.Frame) *net.TCPConn {
-	r.t.Helper()
-	conn, err := carrier.DialTCP(r.t.Context(), at.String(), carrier.HTTPProxy{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
-	if f != nil {
-		if _, err := conn.Write(wire.Append(nil, f)); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	return conn
-}
-
-// refused reads the refusal that a connection must end with.
-func (r *rig) refused(conn net.Conn) *wire.Refuse {
-	r.t.Helper()
-	frame, err := wire.Read(conn)
-	refuse, ok := frame.(*wire.Refuse)
-	if !ok {
-		r.t.Fatalf("got %v, %v; want a refusal", frame, err)
-	}
-	if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
-		r.t.Errorf("after the refusal: %d bytes, %v; want the end", n, err)
-	}
-	return refuse
+	return testkit.Show(h.r.t, h.r.f.gateway.DataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(resp.CarryId), Job: job}), nil
 }
 
 // echo answers every connection to ln with what it sends, until it ends.

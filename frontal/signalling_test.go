@@ -111,7 +111,7 @@ func TestReversedToTheGateway(t *testing.T) {
 		}
 	})
 	intro := &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: job, Rank: 9, From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.Reversed}
-	refuse := r.refused(r.show(r.f.gateway.PublicAddr, intro))
+	refuse := testkit.Refused(r.t, testkit.Show(r.t, r.f.gateway.PublicAddr, intro))
 	if want := "not permitted: unknown connect-id, or its signalling request is over"; refuse.Code != wire.CodeForbidden || refuse.Text != want || refuse.By != "frontal sitea" {
 		t.Errorf("before the signalling request: %+v", refuse)
 	}
@@ -121,7 +121,7 @@ func TestReversedToTheGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The broker's event arrived first; the connection is still accepted.
-	outer := r.show(r.f.gateway.PublicAddr, intro)
+	outer := testkit.Show(r.t, r.f.gateway.PublicAddr, intro)
 	inner := h.accept()
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != *intro {
 		t.Fatalf("the helper got %+v, %v", frame, err)

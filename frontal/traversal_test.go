@@ -213,7 +213,7 @@ func (c *helpersCall) end() error {
 // fetch presents a carry-id.
 func (r *rig) fetch(e *controlpb.SignalEvent) *net.TCPConn {
 	r.t.Helper()
-	return r.show(r.f.gateway.DataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(e.CarryId), Job: job})
+	return testkit.Show(r.t, r.f.gateway.DataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(e.CarryId), Job: job})
 }
 
 // two returns the rigs of two gateways that can connect, with rank 0 at the first and rank 9 at the
@@ -455,7 +455,7 @@ func TestHeldConnections(t *testing.T) {
 		r.until("it is in the log", func() bool {
 			return strings.Contains(r.log.String(), "node a1 did not fetch the connection within 50ms")
 		})
-		if refuse := r.refused(r.fetch(accepted)); refuse.Code != wire.CodeTimeout {
+		if refuse := testkit.Refused(r.t, r.fetch(accepted)); refuse.Code != wire.CodeTimeout {
 			t.Errorf("late: %+v", refuse)
 		}
 	})

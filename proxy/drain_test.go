@@ -96,13 +96,13 @@ func TestPassOn(t *testing.T) {
 	c, d := next.show(mine[0]), next.show(mine[1])
 	echoes(t, c, d)
 	next.key[0]++ // of no proxy
-	if no := next.refused(next.show(next.tickets()[0])); no.By != "proxy p1" {
+	if no := testkit.Refused(next.t, next.show(next.tickets()[0])); no.By != "proxy p1" {
 		t.Errorf("%+v", no)
 	}
 	if o, n := old.Status(), next.Status(); o.Links != 1 || n.Links != 1 || o.Refused["ticket-forged"] != 1 || n.Refused["ticket-forged"] != 0 {
 		t.Errorf("old %+v\nnext %+v", o, n)
 	}
-	if no := next.refused(next.show(pair[1])); no.Text != "the ticket was used before" { // the predecessor's answer
+	if no := testkit.Refused(next.t, next.show(pair[1])); no.Text != "the ticket was used before" { // the predecessor's answer
 		t.Errorf("a ticket that was used: %+v", no)
 	}
 	if err := errors.Join(a.Close(), b.Close(), c.Close(), d.Close()); err != nil {

@@ -45,7 +45,7 @@ func TestPairsInEitherOrder(t *testing.T) {
 func TestSecondEndNeverComes(t *testing.T) {
 	r := start(t, Settings{PairTimeout: 50 * time.Millisecond})
 	for end, missing := range []string{"rank 5", "rank 3"} {
-		no := r.refused(r.show(r.tickets()[end]))
+		no := testkit.Refused(r.t, r.show(r.tickets()[end]))
 		want := "waited 50ms for " + missing + " of job " + string(job) + "; it did not connect"
 		if no.Code != wire.CodeTimeout || no.By != "proxy p1" || no.Text != want {
 			t.Errorf("end %d: %+v, want %q", end, no, want)
@@ -127,7 +127,7 @@ func TestBoundsAreKept(t *testing.T) {
 		pair := r.tickets()
 		first := r.show(pair[0])
 		r.until("the first end to wait", func(st Status) bool { return st.Waiting == 1 })
-		no := r.refused(r.show(r.tickets()[0]))
+		no := testkit.Refused(r.t, r.show(r.tickets()[0]))
 		if no.Code != wire.CodeOverloaded || no.Text != "1 links wait for their second end already" {
 			t.Errorf("%+v", no)
 		}
@@ -137,7 +137,7 @@ func TestBoundsAreKept(t *testing.T) {
 		r := start(t, Settings{Limits: Limits{Links: 1}})
 		a, b := r.link()
 		echoes(t, a, b)
-		no := r.refused(r.show(r.tickets()[0]))
+		no := testkit.Refused(r.t, r.show(r.tickets()[0]))
 		if no.Code != wire.CodeOverloaded || no.Text != "all 1 links are in use" {
 			t.Errorf("%+v", no)
 		}
@@ -151,7 +151,7 @@ func TestBoundsAreKept(t *testing.T) {
 		r := start(t, Settings{Limits: Limits{Handshakes: 1}})
 		silent := r.dial(nil)
 		r.until("the silent one to be seen", func(st Status) bool { return st.Handshakes == 1 })
-		no := r.refused(r.show(r.tickets()[0]))
+		no := testkit.Refused(r.t, r.show(r.tickets()[0]))
 		if no.Code != wire.CodeOverloaded || !strings.Contains(no.Text, "is reached (limits.handshakes") {
 			t.Errorf("%+v", no)
 		}
@@ -176,7 +176,7 @@ func TestShutdown(t *testing.T) {
 	r.until("one of each", func(st Status) bool { return st.Waiting == 1 && st.Handshakes == 1 && st.Links == 1 })
 	r.stop()
 	for _, c := range []*net.TCPConn{waiting, silent} {
-		if no := r.refused(c); no.Code != wire.CodeRefused || no.Text != "the proxy is stopping" {
+		if no := testkit.Refused(r.t, c); no.Code != wire.CodeRefused || no.Text != "the proxy is stopping" {
 			t.Errorf("%+v", no)
 		}
 	}

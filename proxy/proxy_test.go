@@ -131,23 +131,6 @@ func (r *rig) link(change ...func(*wire.Ticket)) (asker, target *net.TCPConn) {
 	return r.show(pair[0]), r.show(pair[1])
 }
 
-// refused reads the refusal that a connection gets, up to its regular end.
-func (r *rig) refused(c *net.TCPConn) *wire.Refuse {
-	r.t.Helper()
-	f, err := wire.Read(c)
-	if err != nil {
-		r.t.Fatalf("in place of a refusal: %v", err)
-	}
-	no, ok := f.(*wire.Refuse)
-	if !ok {
-		r.t.Fatalf("in place of a refusal: %+v", f)
-	}
-	if n, err := c.Read(make([]byte, 1)); err != io.EOF {
-		r.t.Errorf("after the refusal: %d bytes, %v", n, err)
-	}
-	return no
-}
-
 // until waits for a condition on the server's status.
 func (r *rig) until(what string, ok func(Status) bool) Status {
 	r.t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -36,7 +37,7 @@ func TestQuotaOfLinks(t *testing.T) {
 	echoes(t, a, b)
 	c, d := r.link()
 	for _, end := range []*net.TCPConn{c, d} {
-		no := r.refused(end)
+		no := testkit.Refused(r.t, end)
 		if no.Code != wire.CodeOverloaded || !strings.Contains(no.Text, "quota.per_job.links") || no.By != "proxy p1" {
 			t.Errorf("refused with %+v", no)
 		}
@@ -63,7 +64,7 @@ func TestQuotaOfUser(t *testing.T) {
 	echoes(t, a, b)
 	c, d := r.link(by("alice"), ofJob("b"))
 	for _, end := range []*net.TCPConn{c, d} {
-		if no := r.refused(end); !strings.Contains(no.Text, "alice has 1 links here already") {
+		if no := testkit.Refused(r.t, end); !strings.Contains(no.Text, "alice has 1 links here already") {
 			t.Errorf("refused with %+v", no)
 		}
 	}
@@ -118,7 +119,7 @@ func TestPolicyLimits(t *testing.T) {
 	echoes(t, a, b)
 	c, d := r.link(within)
 	for _, end := range []*net.TCPConn{c, d} {
-		no := r.refused(end)
+		no := testkit.Refused(r.t, end)
 		if want := `the policy of sitea (rule "guests") allows project p 1 relayed links at a time, which are in use; contact ops@sitea`; no.Code != wire.CodeOverloaded || no.Text != want {
 			t.Errorf("refused with %+v", no)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -57,7 +58,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, Settings{})
-			no := r.refused(r.dial(tc.bytes(r)))
+			no := testkit.Refused(r.t, r.dial(tc.bytes(r)))
 			if no.Code != tc.code || no.By != "proxy p1" || no.Text != tc.text {
 				t.Errorf("refused with %+v, want code %d, %q", no, tc.code, tc.text)
 			}
@@ -73,13 +74,13 @@ func TestReplayedTicket(t *testing.T) {
 	pair := r.tickets()
 	asker := r.show(pair[0])
 	r.until("the first end to wait", func(st Status) bool { return st.Waiting == 1 })
-	if no := r.refused(r.show(pair[0])); no.Code != wire.CodeForbidden || no.Text != "the ticket was used before" {
+	if no := testkit.Refused(r.t, r.show(pair[0])); no.Code != wire.CodeForbidden || no.Text != "the ticket was used before" {
 		t.Errorf("while the first user waits: %+v", no)
 	}
 	target := r.show(pair[1])
 	echoes(t, asker, target)
 	for _, again := range pair {
-		if no := r.refused(r.show(again)); no.Text != "the ticket was used before" {
+		if no := testkit.Refused(r.t, r.show(again)); no.Text != "the ticket was used before" {
 			t.Errorf("while the link is up: %+v", no)
 		}
 	}
@@ -87,7 +88,7 @@ func TestReplayedTicket(t *testing.T) {
 	asker.Close()
 	target.Close()
 	r.until("the link's end", func(st Status) bool { return st.Links == 0 })
-	if no := r.refused(r.show(pair[1])); no.Text != "the ticket was used before" {
+	if no := testkit.Refused(r.t, r.show(pair[1])); no.Text != "the ticket was used before" {
 		t.Errorf("after the link's end: %+v", no)
 	}
 }
@@ -99,7 +100,7 @@ func TestMismatchedTickets(t *testing.T) {
 	other := r.tickets(func(t *wire.Ticket) { t.Link, t.Target = one[0].Link, 6 })
 	waiting := r.show(one[0])
 	r.until("the first end to wait", func(st Status) bool { return st.Waiting == 1 })
-	no := r.refused(r.show(other[1]))
+	no := testkit.Refused(r.t, r.show(other[1]))
 	if no.Code != wire.CodeForbidden || !strings.Contains(no.Text, "do not belong together") {
 		t.Errorf("refused with %+v", no)
 	}
@@ -117,7 +118,7 @@ func TestSilentClient(t *testing.T) {
 		"nothing":       nil,
 		"half a ticket": wire.Append(nil, r.tickets()[0])[:40],
 	} {
-		if no := r.refused(r.dial(b)); no.Code != wire.CodeTimeout || no.Text != "no ticket within 30ms" {
+		if no := testkit.Refused(r.t, r.dial(b)); no.Code != wire.CodeTimeout || no.Text != "no ticket within 30ms" {
 			t.Errorf("%s: %+v", name, no)
 		}
 	}
@@ -131,7 +132,7 @@ func TestClientLeaves(t *testing.T) {
 	r := start(t, Settings{})
 	c := r.dial(wire.Append(nil, r.tickets()[0])[:40])
 	c.CloseWrite()
-	if no := r.refused(c); no.Text != "the connection ended before a ticket" {
+	if no := testkit.Refused(r.t, c); no.Text != "the connection ended before a ticket" {
 		t.Errorf("%+v", no)
 	}
 	r.dial(nil).Close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -26,10 +27,10 @@ func TestDisown(t *testing.T) {
 	}
 	r.until("the link's end", func(st Status) bool { return st.Links == 0 })
 	c, d := r.link()
-	if no := r.refused(c); no.Code != wire.CodeForbidden || !strings.Contains(no.Text, "proxy p1: not permitted: revoked: list 7") {
+	if no := testkit.Refused(r.t, c); no.Code != wire.CodeForbidden || !strings.Contains(no.Text, "proxy p1: not permitted: revoked: list 7") {
 		t.Errorf("refused with %+v", no)
 	}
-	r.refused(d)
+	testkit.Refused(r.t, d)
 	r.Disown(nil)
 	g, h := r.link()
 	echoes(t, g, h)

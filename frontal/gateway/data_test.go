@@ -118,7 +118,7 @@ func TestCarryTriesAllAddresses(t *testing.T) {
 	gone.Close()
 	r.far("203.0.113.1:443", gone)
 	r.far("203.0.113.2:443", far)
-	near := r.show(r.DataAddr, r.carryID("203.0.113.1:443", "203.0.113.2:443"))
+	near := testkit.Show(r.t, r.DataAddr, r.carryID("203.0.113.1:443", "203.0.113.2:443"))
 	testkit.Exchange(t, near, r.accepted(far))
 }
 
@@ -128,9 +128,9 @@ func TestCarryIDWorksOnce(t *testing.T) {
 	far := testkit.Listen(t)
 	r.far(farAway, far)
 	used := r.carryID(farAway)
-	testkit.Exchange(t, r.show(r.DataAddr, used), r.accepted(far))
+	testkit.Exchange(t, testkit.Show(r.t, r.DataAddr, used), r.accepted(far))
 	const want = "timed out: unknown carry-id; it works once, for 10s"
-	if refuse := r.refused(r.show(r.DataAddr, used)); refuse.Text != want || refuse.Code != wire.CodeTimeout {
+	if refuse := testkit.Refused(r.t, testkit.Show(r.t, r.DataAddr, used)); refuse.Text != want || refuse.Code != wire.CodeTimeout {
 		t.Errorf("used: %+v", refuse)
 	}
 }
@@ -145,7 +145,7 @@ func TestCarryIDExpires(t *testing.T) {
 		t.Errorf("the dialled end: %d bytes, %v; want the end", n, err)
 	}
 	testkit.Until(t, "it is in the log", func() bool { return r.log.has("node a1 did not fetch the connection within 50ms") })
-	if refuse := r.refused(r.show(r.DataAddr, late)); refuse.Code != wire.CodeTimeout {
+	if refuse := testkit.Refused(r.t, testkit.Show(r.t, r.DataAddr, late)); refuse.Code != wire.CodeTimeout {
 		t.Errorf("late: %+v", refuse)
 	}
 }
@@ -172,19 +172,19 @@ func TestBadFirstFrames(t *testing.T) {
 		{r.DataAddr, &wire.Ticket{Job: job}, wire.CodeMalformed, "unexpected frame: a ticket in place of an intro"},
 		{impatient.DataAddr, nil, wire.CodeTimeout, "timed out: no intro arrived within 50ms"},
 	} {
-		if refuse := r.refused(r.show(tc.at, tc.frame)); refuse.Code != tc.code || !strings.Contains(refuse.Text, tc.text) || refuse.By != "frontal sitea" {
+		if refuse := testkit.Refused(r.t, testkit.Show(r.t, tc.at, tc.frame)); refuse.Code != tc.code || !strings.Contains(refuse.Text, tc.text) || refuse.By != "frontal sitea" {
 			t.Errorf("got %+v, want %q", refuse, tc.text)
 		}
 	}
 	for name, bytes := range map[string]string{"HTTP": "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a lying length": "IS\x01\x01\xff\xff", "another version": "IS\x02\x01\x00\x00"} {
-		conn := r.show(r.PublicAddr, nil)
+		conn := testkit.Show(r.t, r.PublicAddr, nil)
 		io.WriteString(conn, bytes)
-		if refuse := r.refused(conn); refuse.Code != wire.CodeMalformed && refuse.Code != wire.CodeVersion {
+		if refuse := testkit.Refused(r.t, conn); refuse.Code != wire.CodeMalformed && refuse.Code != wire.CodeVersion {
 			t.Errorf("%s: %+v", name, refuse)
 		}
 	}
 	r.helper.Close()
-	if refuse := r.refused(r.show(r.PublicAddr, process(0))); !strings.Contains(refuse.Text, "helper sitea/a1 of rank 0") || !strings.Contains(refuse.Text, "nothing listens there") {
+	if refuse := testkit.Refused(r.t, testkit.Show(r.t, r.PublicAddr, process(0))); !strings.Contains(refuse.Text, "helper sitea/a1 of rank 0") || !strings.Contains(refuse.Text, "nothing listens there") {
 		t.Errorf("helper deaf: %+v", refuse)
 	}
 }
@@ -201,10 +201,10 @@ func TestDialledBack(t *testing.T) {
 	intro := wire.Intro{Kind: wire.IntroReverse, ID: wire.ID{7}, Job: job, Rank: 9, From: overlay.NodeID{Site: "siteb", Name: "b1"}}
 	other := intro
 	other.Job = "other-0123456789abcdef0123456789abcdef"
-	if refuse := r.refused(r.show(r.PublicAddr, &other)); refuse.Code != wire.CodeForbidden {
+	if refuse := testkit.Refused(r.t, testkit.Show(r.t, r.PublicAddr, &other)); refuse.Code != wire.CodeForbidden {
 		t.Errorf("another job: %+v", refuse)
 	}
-	outer := r.show(r.PublicAddr, &intro)
+	outer := testkit.Show(r.t, r.PublicAddr, &intro)
 	inner := r.accepted(r.helper)
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != intro {
 		t.Fatalf("the helper got %+v, %v", frame, err)
@@ -220,9 +220,9 @@ func TestDialledBack(t *testing.T) {
 // Over each bound there is a clear refusal, and below it connections are accepted again.
 func TestBoundsOnData(t *testing.T) {
 	r := newRig(t, func(set *settingsOf) { set.Limits = Limits{Links: 1, Pending: 1, HalfOpen: 1, HalfOpenPerSource: 1} })
-	silent := r.show(r.PublicAddr, nil)
+	silent := testkit.Show(r.t, r.PublicAddr, nil)
 	testkit.Until(t, "it is being let in", func() bool { return r.Status().Waiting["half_open"] == 1 })
-	if refuse := r.refused(r.show(r.PublicAddr, nil)); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "is reached (limits.half_open") {
+	if refuse := testkit.Refused(r.t, testkit.Show(r.t, r.PublicAddr, nil)); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "is reached (limits.half_open") {
 		t.Errorf("half open: %+v", refuse)
 	}
 	silent.Write(wire.Append(nil, &wire.Intro{Kind: wire.IntroProcess, Job: job}))
@@ -232,13 +232,13 @@ func TestBoundsOnData(t *testing.T) {
 
 	far := testkit.Listen(t)
 	r.far(farAway, far)
-	if refuse := r.refused(r.show(r.DataAddr, r.carryID(farAway))); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "1 links that are carried for all together is reached (limits.links)") {
+	if refuse := testkit.Refused(r.t, testkit.Show(r.t, r.DataAddr, r.carryID(farAway))); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "1 links that are carried for all together is reached (limits.links)") {
 		t.Errorf("links: %+v", refuse)
 	}
 	r.accepted(far)
 	testkit.Exchange(t, silent, inner)
 	testkit.Until(t, "there is room again", func() bool { return r.LinkCount() == 0 })
-	near := r.show(r.DataAddr, r.carryID(farAway))
+	near := testkit.Show(r.t, r.DataAddr, r.carryID(farAway))
 	testkit.Exchange(t, near, r.accepted(far))
 
 	r.carryID(farAway) // which nobody fetches: the gateway's end is its end
@@ -251,7 +251,7 @@ func TestBoundsOnData(t *testing.T) {
 // Cut ends the links of the processes that it names, and no others.
 func TestCut(t *testing.T) {
 	r := newRig(t, nil)
-	outer := r.show(r.PublicAddr, &wire.Intro{Kind: wire.IntroProcess, Job: job})
+	outer := testkit.Show(r.t, r.PublicAddr, &wire.Intro{Kind: wire.IntroProcess, Job: job})
 	wire.Read(r.accepted(r.helper))
 	testkit.Until(t, "it is carried", func() bool { return r.LinkCount() == 1 })
 	if n := r.Cut([]overlay.ProcessName{proc(1), {Job: "other-0123456789abcdef0123456789abcdef"}}, overlay.ErrForbidden); n != 0 {

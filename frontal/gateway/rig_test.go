@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
-	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
@@ -128,37 +126,6 @@ func (r *rig) carryID(addrs ...string) *wire.Intro {
 		r.t.Fatal(err)
 	}
 	return &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(resp.CarryId), Job: job}
-}
-
-// show connects to a port and sends a frame, or none.
-func (r *rig) show(at netip.AddrPort, f wire.Frame) *net.TCPConn {
-	r.t.Helper()
-	conn, err := carrier.DialTCP(r.t.Context(), at.String(), carrier.HTTPProxy{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
-	if f != nil {
-		if _, err := conn.Write(wire.Append(nil, f)); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	return conn
-}
-
-// refused reads the refusal that a connection must end with.
-func (r *rig) refused(conn net.Conn) *wire.Refuse {
-	r.t.Helper()
-	frame, err := wire.Read(conn)
-	refuse, ok := frame.(*wire.Refuse)
-	if !ok {
-		r.t.Fatalf("got %v, %v; want a refusal", frame, err)
-	}
-	if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
-		r.t.Errorf("after the refusal: %d bytes, %v; want the end", n, err)
-	}
-	return refuse
 }
 
 // far has an address of the wide world lead to a listener, and be allowed.
