@@ -105,12 +105,6 @@ func Answer(ctx context.Context, c net.Conn) error {
 	if _, ok := f.(*wire.Observe); !ok {
 		return fmt.Errorf("question from %v: %w: %v", c.RemoteAddr(), wire.ErrType, f.Type())
 	}
-	return AnswerAsked(c)
-}
-
-// AnswerAsked is Answer for a listener that has read the Observe frame already, because it also
-// serves other frames. It does not set a deadline.
-func AnswerAsked(c net.Conn) error {
 	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
 		return fmt.Errorf("answering a question: the peer's address: %w", err)
