@@ -378,7 +378,7 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 	if f == nil {
 		return
 	}
-	h.sendReport(f, reportOf(to, t, took, cause))
+	h.tell(reporting(f, reportOf(to, t, took, cause)))
 }
 
 // reportOf returns the report of the result of a technique.
@@ -403,9 +403,9 @@ func (h *Helper) reportCall(p *process, path overlay.Path) {
 	if f == nil || path.Technique.Kind() != overlay.AskerDials || path.Peer.Site == h.node.Site || !h.calling.due(string(path.Peer.Site), time.Now()) {
 		return
 	}
-	h.sendReport(f, &controlpb.ReportRequest{
+	h.tell(reporting(f, &controlpb.ReportRequest{
 		Target: control.ProcessToPB(p.name), Generation: uint64(p.generation), TargetSite: string(path.Peer.Site), Called: uint32(path.Technique),
-	})
+	}))
 }
 
 // reportTimes says when something was last reported of a site or proxy. One report tells as much as the many of
@@ -445,32 +445,30 @@ func (h *Helper) reportFullNAT(connections int) {
 	if last := h.fullReported.Load(); now.Sub(time.Unix(0, last)) < fullReportEvery || !h.fullReported.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
-	h.work.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		err := h.uplink.callBriefly(ctx, func() error {
-			_, err := controlpb.NewNodesClient(f.session.Conn()).SessionLimit(ctx, &controlpb.SessionLimitRequest{Connections: uint32(connections)})
-			return control.FromStatus(err)
-		})
-		if err != nil {
-			h.log.Debug("cannot report", "error", err)
-		}
+	h.tell(func(ctx context.Context) error {
+		_, err := controlpb.NewNodesClient(f.session.Conn()).SessionLimit(ctx, &controlpb.SessionLimitRequest{Connections: uint32(connections)})
+		return err
 	})
 }
 
 // fullReportEvery is shorter than the time for which a frontal remembers a full NAT.
 const fullReportEvery = time.Minute
 
-func (h *Helper) sendReport(f *frontal, request *controlpb.ReportRequest) {
+// tell makes a call that tells the frontal something, in the background.
+func (h *Helper) tell(call func(context.Context) error) {
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		err := h.uplink.callBriefly(ctx, func() error {
-			_, err := f.directory().Report(ctx, request)
-			return control.FromStatus(err)
-		})
-		if err != nil {
+		if err := h.uplink.callBriefly(ctx, func() error { return control.FromStatus(call(ctx)) }); err != nil {
 			h.log.Debug("cannot report", "error", err)
 		}
 	})
+}
+
+// reporting returns a call that reports an outcome.
+func reporting(f *frontal, request *controlpb.ReportRequest) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := f.directory().Report(ctx, request)
+		return err
+	}
 }

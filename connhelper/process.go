@@ -229,7 +229,7 @@ func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 		return nil, unread(err, cred)
 	}
 	name := overlay.ProcessName{Job: hello.Job, Rank: hello.Rank}
-	if err := h.checkHello(name, hello, cred); err != nil {
+	if err := checkHello(name, hello, cred); err != nil {
 		return nil, err
 	}
 	life := hello.Generation
@@ -301,7 +301,7 @@ func unread(err error, cred local.Cred) error {
 // checkHello returns why the process behind cred cannot be the one that its hello names, as far as that
 // can be checked before it has signed anything. Only this helper process may be a member of a
 // node service's job: every other member has a helper of its own.
-func (h *Helper) checkHello(name overlay.ProcessName, hello *wire.LocalHello, cred local.Cred) error {
+func checkHello(name overlay.ProcessName, hello *wire.LocalHello, cred local.Cred) error {
 	if _, isService := name.Job.ServiceNode(); isService {
 		if int(cred.PID) != os.Getpid() {
 			return fmt.Errorf("%w: process %d of user %d says it is %v; a helper alone is that", overlay.ErrForbidden, cred.PID, cred.UID, name)

@@ -18,11 +18,13 @@ import (
 // ticketTime is how long a proxy is relied on to wait for a ticket; it waits 5 s.
 const ticketTime = 4 * time.Second
 
-// A proxy may be silent, or swallow what it is sent, whatever it says of itself. So one that has not answered after
-// relayDoubt gets another one for a rival, and so does one to which a link of the last doubtLife was assigned and has
-// not been made since: package link asks for another relay while a handshake takes long.
+// A proxy may be silent, or swallow what it is sent, whatever it says of itself. So one that has not answered relayDoubt
+// after it was assigned, or doubtTrips times as long as that took, gets another one for a rival, and so does one to which
+// a link of the last doubtLife was assigned and has not been made since: package link asks for another relay while a
+// handshake takes long.
 const (
 	relayDoubt = 500 * time.Millisecond
+	doubtTrips = 4 // a connection, and TLS or a request to a proxy of the site's
 	doubtLife  = 10 * time.Second
 )
 
@@ -63,16 +65,38 @@ func (p *process) noteRelay(rank uint32, r latestRelay) {
 
 // relayAttempt is one of the two proxies that race.
 type relayAttempt struct {
-	assigned chan struct{} // closed when proxy is set, or none will be
+	begun    time.Time
+	assigned chan struct{} // closed when what follows is set, or will not be
 	close    func()        // closes it, once
 	proxy    string
-	reached  atomic.Bool // it answers
+	took     time.Duration // until it was assigned
+
+	over    chan struct{} // closed when the attempt has failed or succeeded
+	reached atomic.Bool   // the proxy answers
 }
 
 func newRelayAttempt() *relayAttempt {
-	a := &relayAttempt{assigned: make(chan struct{})}
+	a := &relayAttempt{begun: time.Now(), assigned: make(chan struct{}), over: make(chan struct{})}
 	a.close = sync.OnceFunc(func() { close(a.assigned) })
 	return a
+}
+
+// awaitDoubt waits until the attempt is over, or its proxy ought to have answered.
+func (a *relayAttempt) awaitDoubt(ctx context.Context) error {
+	select {
+	case <-a.assigned:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	doubt := time.NewTimer(time.Until(a.begun.Add(a.took + max(relayDoubt, doubtTrips*a.took))))
+	defer doubt.Stop()
+	select {
+	case <-a.over:
+	case <-doubt.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 var (
@@ -89,16 +113,15 @@ func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, s
 	entries := []race.Entry{{Step: step}, {Step: step, Start: relayDoubt}}
 	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, _ overlay.Step) (readyConn, error) {
 		if begun.Swap(true) { // the rival, if the first was assigned, and is silent or failed
-			select {
-			case <-first.assigned:
-			case <-ctx.Done():
-				return readyConn{}, ctx.Err()
+			if err := first.awaitDoubt(ctx); err != nil {
+				return readyConn{}, err
 			}
 			if first.proxy == "" || first.reached.Load() {
 				return readyConn{}, errNoDoubt
 			}
 			return h.relayOtherThan(ctx, f, p, to, first.proxy, newRelayAttempt())
 		}
+		defer close(first.over)
 		defer first.close()
 		other := p.doubtedProxy(to.point.Process.Rank, time.Now())
 		c, err := h.relayOtherThan(ctx, f, p, to, other, first)
@@ -146,7 +169,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	}
 	proxy := assigned.Relay.Proxy
 	p.noteRelay(to.point.Process.Rank, latestRelay{proxy: proxy, since: time.Now()})
-	a.proxy = proxy
+	a.proxy, a.took = proxy, time.Since(a.begun)
 	a.close()
 	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
 	c, limits, err := h.outbound.reach(ctx, f, j)
@@ -190,9 +213,9 @@ func (h *Helper) relayWorked(p *process, to target, proxy string) {
 	if f == nil || !h.relays.due(proxy, time.Now()) {
 		return
 	}
-	h.sendReport(f, &controlpb.ReportRequest{
+	h.tell(reporting(f, &controlpb.ReportRequest{
 		Target: control.ProcessToPB(to.point.Process), Generation: uint64(to.point.Generation), Technique: uint32(overlay.Relay), Proxy: proxy,
-	})
+	}))
 }
 
 // relayLimit describes the rate limit of the proxy for the link.

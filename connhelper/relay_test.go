@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -128,4 +129,28 @@ func TestDoubtedProxy(t *testing.T) {
 	if p.doubtedProxy(1, now) != "" || !p.relayedElsewhere(1, "p1") || p.relayedElsewhere(1, "p2") || p.relayedElsewhere(1, "") {
 		t.Error("after a relay through another one")
 	}
+}
+
+// How long a proxy may take to answer follows how long it took to be assigned, which crosses the same network.
+func TestAwaitDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ assigned, over, want time.Duration }{
+			{time.Millisecond, time.Hour, relayDoubt + time.Millisecond},
+			{time.Second, time.Hour, (1 + doubtTrips) * time.Second},
+			{time.Second, 2 * time.Second, 2 * time.Second}, // it has failed
+		} {
+			a, start := newRelayAttempt(), time.Now()
+			go func() { // ends with the case
+				time.Sleep(c.assigned)
+				a.took = time.Since(a.begun)
+				a.close()
+				time.Sleep(c.over - c.assigned)
+				close(a.over)
+			}()
+			if err := a.awaitDoubt(t.Context()); err != nil || time.Since(start) != c.want {
+				t.Errorf("%+v: in doubt after %v, %v", c, time.Since(start), err)
+			}
+			<-a.over
+		}
+	})
 }

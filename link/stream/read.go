@@ -50,8 +50,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 			return n, nil
 		}
 		switch {
-		case s.returns:
-			s.returns = false
+		case s.wrote.returns:
+			s.wrote.returns = false
 			return 0, nil
 		case s.recv.Ended():
 			return 0, io.EOF

@@ -92,10 +92,7 @@ type Stream struct {
 
 	readable, writable sync.Cond
 	readBy, writeBy    deadline
-	wrote              burst
-	pushing            bool   // a writer, which holds writeMu, is in the middle of what it adds
-	wanted             uint64 // a Read is to return when this is released (see Released); 0: none is
-	returns            bool   // it is: the next Read returns at once
+	wrote              written
 
 	closing  bool  // this end has closed
 	farewell bool  // the LinkAbort is being sent

@@ -318,16 +318,15 @@ func TestAppend(t *testing.T) {
 		_, err := s.Write(make([]byte, Window))
 		written <- err
 	}()
-	for waits := false; !waits; {
+	for waits := false; !waits; runtime.Gosched() {
 		s.mu.Lock()
-		if waits = s.pushing && s.roomNow() == 0; waits {
+		if waits = s.wrote.pushing && s.roomNow() == 0; waits {
 			s.allowed(0, 2*Window/wire.WindowUnit) // the writer is not woken
-			if ok, err := s.append([]byte("between"), nil); ok || err != nil {
-				t.Errorf("in the middle of a write: %v, %v", ok, err)
-			}
 		}
 		s.mu.Unlock()
-		runtime.Gosched()
+	}
+	if ok, err := s.Append([]byte("between"), nil); ok || err != nil {
+		t.Errorf("in the middle of a write: %v, %v", ok, err)
 	}
 	s.mu.Lock()
 	s.writable.Broadcast()

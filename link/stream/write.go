@@ -80,7 +80,7 @@ func (s *Stream) Released(mark uint64) bool {
 	if s.released(mark) {
 		return true
 	}
-	s.wanted = max(s.wanted, mark)
+	s.wrote.wanted = max(s.wrote.wanted, mark)
 	s.wakeCarriers()
 	return false
 }
@@ -92,10 +92,10 @@ func (s *Stream) released(mark uint64) bool {
 // release makes a Read return if what was to be released is. The goroutine of by, if there is one, sees
 // that itself.
 func (s *Stream) release(by *Carrier) {
-	if s.wanted == 0 || !s.released(s.wanted) {
+	if s.wrote.wanted == 0 || !s.released(s.wrote.wanted) {
 		return
 	}
-	s.wanted, s.returns = 0, true
+	s.wrote.wanted, s.wrote.returns = 0, true
 	s.readable.Broadcast()
 	for _, c := range s.carriers {
 		if c != by && c.byRead {
@@ -131,8 +131,8 @@ func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
 
 // add adds bytes, and waits for room where there is none.
 func (s *Stream) add(bufs [][]byte) (n int64, lent bool, err error) {
-	s.pushing = true
-	defer func() { s.pushing = false }()
+	s.wrote.pushing = true
+	defer func() { s.wrote.pushing = false }()
 	for _, b := range bufs {
 		for len(b) > 0 {
 			room, err := s.room()
@@ -184,15 +184,11 @@ func (s *Stream) roomNow() int { return min(s.send.Room(), s.out.pages.room(s.ou
 func (s *Stream) Append(head, body []byte) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.append(head, body)
-}
-
-func (s *Stream) append(head, body []byte) (bool, error) {
 	n := len(head) + len(body)
 	switch {
 	case s.closing || s.over:
 		return false, s.ended("write")
-	case s.pushing || s.roomNow() < n:
+	case s.wrote.pushing || s.roomNow() < n:
 		return false, nil
 	}
 	s.send.Push(n)
@@ -202,31 +198,24 @@ func (s *Stream) append(head, body []byte) (bool, error) {
 }
 
 // Flush writes what was appended, as far as it need not block. The carrier's goroutine writes what the
-// socket does not take at once.
+// socket does not take at once, or all of it if there may be more by then.
 func (s *Stream) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flushSoon()
-}
-
-// Post is an Append of p and a Flush.
-func (s *Stream) Post(p []byte) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ok, err := s.append(p, nil)
-	if ok {
-		s.flushSoon()
-	}
-	return ok, err
-}
-
-// flushSoon writes without waiting, or leaves that to the carrier's goroutine if there may be more by then.
-func (s *Stream) flushSoon() {
 	if s.wrote.follows() {
 		s.flush(later)
 	} else {
 		s.flush(withoutWaiting)
 	}
+}
+
+// Post is an Append of p and a Flush.
+func (s *Stream) Post(p []byte) (bool, error) {
+	ok, err := s.Append(p, nil)
+	if ok {
+		s.Flush()
+	}
+	return ok, err
 }
 
 // urgency says which goroutine writes.
@@ -309,6 +298,14 @@ func (s *Stream) acknowledged() {
 		}
 	}
 	s.out.free(free)
+}
+
+// written is what the calls that write have left behind.
+type written struct {
+	burst
+	pushing bool   // one, which holds writeMu, is in the middle of what it adds
+	wanted  uint64 // a Read is to return when this is released (see Released); 0: none is
+	returns bool   // it is: the next Read returns at once
 }
 
 // A burst detects writes in such close succession that gathering them pays: each within the time of

@@ -23,7 +23,7 @@ var larger = map[string]struct {
 	"mpilib.Comm methods":                          {121, "the standard gives a communicator that many calls"},
 	"mpilib/internal/engine lines":                 {6100, "one lock guards requests, replicas and both transports"},
 	"mpilib/internal/engine/protocol.Peer methods": {64, "what two processes owe each other is decided in one place, without I/O"},
-	"link/stream.Stream methods":                   {77, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
+	"link/stream.Stream methods":                   {83, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
 	"link/stream.Stream fields":                    {38, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
 	"link/stream.Carrier fields":                   {46, "what was measured of a carrier is judged in one place"},
 	"launch/nodeservice.booking fields":            {41, "a booking is what a submitter asked for, as it was asked"},

@@ -14,9 +14,9 @@ const (
 	probeOne = 16 // one in so many waits spins even though the account is empty
 	fewTurns = 4  // of others, within a wait on a single processor
 
-	// turn is how long a poll and a yield take if another process had the processor meanwhile: twice what
-	// they take without, and less than two switches of threads.
-	turn = 2 * time.Microsecond
+	// minTurn is how long a poll and a yield take at least if another process had the processor meanwhile: twice
+	// what they take without, and less than two switches of threads.
+	minTurn = 2 * time.Microsecond
 )
 
 // A gauge decides whether and how long the waits of one connection spin. It reads no clock: times
@@ -71,7 +71,7 @@ func (g *gauge) begin(now time.Duration, processors int) {
 // the wait has failed.
 func (g *gauge) keepSpinning(now time.Duration) bool {
 	spent := now - g.start
-	if now-g.last > turn {
+	if now-g.last > minTurn {
 		g.turns--
 	}
 	if g.last = now; spent < g.budget && g.turns > 0 {

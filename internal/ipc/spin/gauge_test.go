@@ -108,7 +108,7 @@ func TestGaugeOfOneProcessor(t *testing.T) {
 		}
 		return n
 	}
-	const quick, slow = turn / 4, 5 * turn
+	const quick, slow = minTurn / 4, 5 * minTurn
 	if n := polls(1, slow); n != fewTurns {
 		t.Errorf("%d polls, each after a turn of others", n)
 	}
