@@ -158,7 +158,7 @@ func TestRight(t *testing.T) {
 }
 
 func ran(name, algorithm string, ms float64) *series {
-	m := &series{name: name, took: []float64{ms * 1e6, ms * 1e6, ms * 9e6}, late: []float64{0.1}}
+	m := &series{name: name, took: []float64{ms * 1e6, ms * 1e6, ms * 1.4e6}, late: []float64{0.1}}
 	if algorithm != "" {
 		m.forced = map[operation.Operation]string{operation.Allgather: algorithm}
 	}

@@ -52,7 +52,7 @@ func TestLossyRows(t *testing.T) {
 	rows := lossyRows([]cell{
 		{name: "raw", results: []result{{rate: 100}, {rate: 300}, {rate: 200}}},
 		{name: "relay", target: 0.8, results: []result{{rate: 150, carriers: 1}}},
-	}, []float64{30, 5, 9}, map[string]any{"loss": 0.01})
+	}, []float64{11, 7, 9}, map[string]any{"loss": 0.01})
 	if len(rows) != 3 || rows[0].Value != 200 || rows[0].Met != nil {
 		t.Fatalf("%+v", rows)
 	}
