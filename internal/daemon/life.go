@@ -52,6 +52,7 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	go returnMemory(ctx)               // ends with this process's life
 	signals := make(chan os.Signal, 2) // one to end, one to end at once
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
