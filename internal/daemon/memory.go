@@ -10,6 +10,7 @@ import (
 const (
 	returnEvery = 5 * time.Second
 	returnFrom  = 8 << 20 // bytes
+	returnPause = 12      // questions at most between two times, where memory is needed
 )
 
 // returnMemory returns memory to the system when a load is over, until ctx ends. By itself Go finds out
@@ -25,22 +26,38 @@ func returnMemory(ctx context.Context) {
 		}
 		if r.due(heldMemory()) {
 			debug.FreeOSMemory()
-			r.floor = heldMemory()
+			r.returned(heldMemory())
 		}
 	}
 }
 
-// returns decides when memory is returned: when much more is held than after the last time, and no more
-// than at the last question.
+// returns decides when memory is returned: when much more is held than after another time, and no more than
+// at the last question; more and more rarely where there is nothing to return.
 type returns struct {
-	floor uint64 // bytes that cannot be returned, as of the last time
-	last  uint64 // bytes held at the last question
+	least         uint64 // bytes held after any time; 0: there was none
+	last          uint64 // bytes held at the last question
+	pause, passed int    // questions
 }
 
+// due reports whether to return memory now.
 func (r *returns) due(held uint64) bool {
-	rises := held > r.last+returnFrom/2
-	r.last, r.floor = held, min(r.floor, held)
-	return !rises && held > r.floor+returnFrom
+	if rises := held > r.last+returnFrom/2; rises {
+		r.last, r.pause, r.passed = held, 1, 0
+		return false
+	}
+	r.last, r.passed = held, r.passed+1
+	return held > r.least+returnFrom && r.passed >= r.pause
+}
+
+// returned records what is held after that.
+func (r *returns) returned(held uint64) {
+	r.pause, r.passed = min(2*r.pause, returnPause), 0
+	if held+returnFrom/2 < r.last {
+		r.pause = 1 // there may be more soon: what has ended is still being closed
+	}
+	if r.last = held; r.least == 0 || held < r.least {
+		r.least = held
+	}
 }
 
 // heldMemory returns how many bytes Go's runtime has from the system.

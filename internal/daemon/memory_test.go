@@ -6,35 +6,36 @@ import (
 	"testing"
 )
 
-// Memory is returned once a load is over, and not again and again while a daemon needs it.
+// Memory is returned once a load is over, again while that brings some, and rarely while a daemon needs it.
 func TestReturns(t *testing.T) {
 	const mib = 1 << 20
 	r := new(returns)
-	for i, c := range []struct {
-		held  uint64
-		due   bool
-		after uint64 // what is held then, if it is due
-	}{
-		{30 * mib, false, 0}, // the start
-		{30 * mib, true, 20 * mib},
-		{24 * mib, false, 0},
-		{90 * mib, false, 0}, // a load
-		{100 * mib, false, 0},
-		{100 * mib, true, 90 * mib}, // which needs it
-		{95 * mib, false, 0},
-		{95 * mib, false, 0},
-		{40 * mib, false, 0}, // the system's own scavenger
-		{42 * mib, false, 0},
-		{49 * mib, false, 0},
-		{49 * mib, true, 21 * mib},
-	} {
-		if got := r.due(c.held); got != c.due {
-			t.Errorf("question %d, of %d MiB: %v", i, c.held/mib, got)
+	ask := func(what string, held uint64, due bool, after uint64) {
+		t.Helper()
+		if got := r.due(held * mib); got != due {
+			t.Fatalf("%s, of %d MiB: %v", what, held, got)
 		}
-		if c.due {
-			r.floor = c.after
+		if due {
+			r.returned(after * mib)
 		}
 	}
+	ask("the start", 30, false, 0)
+	ask("settled", 30, true, 20)
+	ask("little", 24, false, 0)
+	ask("a load", 90, false, 0)
+	ask("a load", 99, false, 0)
+	ask("its end", 99, true, 60)
+	ask("what was closed since", 60, true, 22)
+	ask("nothing is left", 22, false, 0)
+	ask("a load that is needed", 90, false, 0)
+	for pause := 1; pause < 64; pause *= 2 {
+		for range min(pause, returnPause) - 1 {
+			ask("needed", 91, false, 0)
+		}
+		ask("needed", 91, true, 90)
+	}
+	ask("more", 130, false, 0)
+	ask("and its end", 130, true, 21)
 }
 
 // What nothing refers to is not held after it was returned.
