@@ -40,10 +40,11 @@ type peer struct {
 
 // goodbyeState is the state of this process's goodbye to a peer.
 type goodbyeState struct {
-	sent   bool
-	done   chan struct{} // closed when the peer has read everything sent to it, or never will
-	isDone bool          // done is closed
-	byPeer bool          // the peer confirmed it before the link ended
+	sent     bool
+	done     chan struct{} // closed when the peer has read everything sent to it, or never will
+	isDone   bool          // done is closed
+	byPeer   bool          // the peer confirmed it before the link ended
+	received bool          // the peer's own has come
 }
 
 func newPeer(e *Engine, process int) *peer {

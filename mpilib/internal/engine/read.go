@@ -120,8 +120,8 @@ func (p *peer) handle(env wire.Envelope) error {
 			p.announceBacklog()
 		}
 	case wire.EnvelopeGoodbye:
-		p.goodbyeReceived()
-		p.queueControl(wire.Envelope{Kind: wire.EnvelopeConfirm})
+		p.goodbye.received = true
+		p.released()
 	case wire.EnvelopeConfirm:
 		p.goodbye.byPeer = true
 		p.confirm()
@@ -173,8 +173,8 @@ func (p *peer) linkRefersTo(send *protocol.Request) bool {
 	return r.mark > 0 && r.State != moving && !p.transport.link.l.Conn.Released(r.mark)
 }
 
-// released completes the sends that the peer has taken and that the link does not refer to any more. mu is held, and may
-// be released.
+// released completes the sends that the peer has taken and that the link does not refer to any more. Behind them comes the
+// peer's goodbye, which fails all others. mu is held, and may be released.
 func (p *peer) released() {
 	for i := 0; i < len(p.taken); {
 		taken := p.proto.PendingSend(p.taken[i]) // perhaps the copy of one that was given up
@@ -186,6 +186,10 @@ func (p *peer) released() {
 		if taken != nil {
 			p.sendDone(taken)
 		}
+	}
+	if p.goodbye.received && len(p.taken) == 0 && !p.proto.Gone {
+		p.goodbyeReceived()
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeConfirm})
 	}
 }
 

@@ -731,7 +731,7 @@ func (c holdConn) Released(uint64) bool {
 // A send that the peer has taken is complete once the link has let go of its buffer. One that is given up before, or lost with
 // its peer, is over: what is begun with the same Request then is not taken for it.
 func TestTakenBeforeReleased(t *testing.T) {
-	for _, name := range []string{"released", "given up", "lost", "taken twice"} {
+	for _, name := range []string{"released", "before a goodbye", "given up", "lost", "taken twice"} {
 		t.Run(name, func(t *testing.T) {
 			mine, peer := sockets(t)
 			defer peer.Close()
@@ -767,6 +767,18 @@ func TestTakenBeforeReleased(t *testing.T) {
 				if _, err := wait(t, &r); err != nil {
 					t.Error(err)
 				}
+				return
+			case "before a goodbye":
+				say(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+				eventually(t, e, "the goodbye is read", func() bool { return e.peers[1].goodbye.received })
+				if r.Done() {
+					t.Fatal("the peer's goodbye ends what it has taken")
+				}
+				letGo()
+				if _, err := wait(t, &r); err != nil {
+					t.Error(err)
+				}
+				expect(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
 				return
 			case "taken twice":
 				say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
