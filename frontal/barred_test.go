@@ -91,7 +91,7 @@ func TestNewsEndBars(t *testing.T) {
 			r.broker.stop()
 			r.until("the session has ended", func() bool { return !r.f.up.Up() })
 			r.broker.start()
-			r.waitUp()
+			r.until("the bar has ended", func() bool { return !barred() }) // soon after the session is up
 		}, true},
 	} {
 		disturb()

@@ -90,7 +90,10 @@ func (b *booking) note() {
 // writeRecord writes the booking's record, which may not be one that ends. A job whose record cannot be
 // written ends with this helper. Calls must not overlap.
 func (b *booking) writeRecord() {
-	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Account: *cmp.Or(b.account, &Account{}), Committed: b.committed, Since: b.since, Joined: b.joined, Dead: b.dead}
+	b.mu.Lock()
+	folder := b.folder
+	b.mu.Unlock()
+	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: folder, Account: *cmp.Or(b.account, &Account{}), Committed: b.committed, Since: b.since, Joined: b.joined, Dead: b.dead}
 	if p := b.begun.Load(); p != nil {
 		r.Started, r.Processes, r.Size, r.Replicas, r.Spares, r.Replaced, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.replicas, p.spares, p.replaced, p.argv, p.outputs, p.input, p.hosts, p.gossip
 	}
