@@ -324,17 +324,17 @@ func TestSilentHostsAreDeadAndOthersAreAsked(t *testing.T) {
 	if fmt.Sprint(s.Dead()) != "[s/n0 s/n1 s/n2 s/n3 s/n4]" {
 		t.Errorf("dead: %v", s.Dead())
 	}
-	is(t, s.Receive(nodeName(4), grant(4), epoch), "n4 Cancel") // it is alive
-	s.Receive(nodeName(3), NOK{keyOf(0, 3), Busy, ""}, epoch)   // this, too
+	is(t, s.Receive(nodeName(4), grant(4), epoch), "n4 Cancel")                            // it is alive
+	s.Receive(nodeName(3), NOK{keyOf(0, 3), Busy, "it has 2 jobs, and may have 2"}, epoch) // this, too
 	if fmt.Sprint(s.Dead()) != "[s/n0 s/n1 s/n2]" {
 		t.Errorf("dead: %v", s.Dead())
 	}
 	s.Receive(nodeName(5), grant(5), epoch)
-	is(t, s.Receive(nodeName(6), NOK{keyOf(0, 6), Busy, ""}, epoch), "n5 Cancel")
+	is(t, s.Receive(nodeName(6), NOK{keyOf(0, 6), Busy, "it has 3 jobs"}, epoch), "n5 Cancel")
 	s.Receive(nodeName(4), Cancelled{keyOf(0, 4)}, epoch)
 	s.Receive(nodeName(5), Cancelled{keyOf(0, 5)}, epoch)
 	var lack *allocate.Shortage
-	if s.Phase() != Failed || !errors.As(s.Err(), &lack) || !strings.Contains(s.Err().Error(), "1 of 7 hosts booked, 3 did not answer, 2 said busy: 2 processes") {
+	if s.Phase() != Failed || !errors.As(s.Err(), &lack) || !strings.Contains(s.Err().Error(), "1 of 7 hosts booked, 3 did not answer, 2 said busy (s/n3: it has 2 jobs, and may have 2): 2 processes") {
 		t.Errorf("%s: %v", s.Phase(), s.Err())
 	}
 }

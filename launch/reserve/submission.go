@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -95,6 +96,7 @@ type peer struct {
 	renewed   time.Time     // of held: first Renew without an answer; zero: none
 	sent      time.Time     // time of the last message without an answer, or of the OK
 	nok       Reason        // why it refused; "": it did not
+	why       string        // likewise, in its words
 	silent    bool          // it did not answer the Ask
 	deaf      bool          // it did not answer Cancel
 }
@@ -197,7 +199,7 @@ func (s *Submission) Receive(from overlay.NodeID, m Message, now time.Time) []Se
 		s.ok(p, m, now)
 	case NOK:
 		if p.step == asked || p.silent {
-			p.step, p.nok, p.silent = left, m.Reason, false
+			p.step, p.nok, p.why, p.silent = left, m.Reason, m.Text, false
 		}
 	case Started:
 		if p.step == starting {
@@ -469,27 +471,29 @@ func (s *Submission) flush() []Send {
 	return out
 }
 
-// summary counts the outcomes at the hosts that were asked.
+// summary counts the outcomes at the hosts that were asked, with the words of the first that gave a reason.
 func (s *Submission) summary() string {
-	booked, dead, nok := 0, 0, map[Reason]int{}
+	booked, dead, nok, words := 0, 0, map[Reason]int{}, map[Reason]string{}
 	for _, p := range s.peers {
 		switch {
 		case p.silent:
 			dead++
 		case p.nok != "":
-			nok[p.nok]++
+			if nok[p.nok]++; p.why != "" && words[p.nok] == "" {
+				words[p.nok] = fmt.Sprintf(" (%s: %s)", p.Node, p.why)
+			}
 		case p.step == held:
 			booked++
 		}
 	}
 	parts := []string{fmt.Sprintf("%d of %d hosts booked", booked, s.wave), fmt.Sprintf("%d did not answer", dead)}
-	for _, reason := range []Reason{Busy, Denied, Memory, CPU, Used, Done, Expired, Unknown, TooMany, Invalid} {
-		if n := nok[reason]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d said %s", n, reason))
+	for _, reason := range slices.Sorted(maps.Keys(nok)) {
+		switch n := nok[reason]; reason {
+		case Outdated:
+			parts = append(parts, fmt.Sprintf("%d with a helper that is too old for what the job needs: upgrade it, or omit --replicas or --replace", n))
+		default:
+			parts = append(parts, fmt.Sprintf("%d said %s%s", n, reason, words[reason]))
 		}
-	}
-	if n := nok[Outdated]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d with a helper that is too old for what the job needs: upgrade it, or omit --replicas or --replace", n))
 	}
 	return strings.Join(parts, ", ")
 }
