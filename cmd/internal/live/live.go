@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
@@ -57,7 +57,7 @@ func Once(ctx context.Context, w io.Writer, sections []Section) error {
 func Run(ctx context.Context, in io.Reader, out io.Writer, every time.Duration, sections []Section) error {
 	m := newModel(sections, every)
 	m.ctx = ctx
-	_, err := tea.NewProgram(m, tea.WithAltScreen(), tea.WithInput(in), tea.WithOutput(out), tea.WithContext(ctx)).Run()
+	_, err := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out), tea.WithContext(ctx)).Run()
 	if ctx.Err() != nil {
 		return nil // a signal, which is how it may be ended
 	}
@@ -132,7 +132,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return m, nil
 		}
 		return m, m.ask(int(msg))
-	case tea.KeyMsg:
+	case tea.KeyPressMsg:
 		return m.key(msg.String())
 	}
 	return m, nil
@@ -149,7 +149,7 @@ func (m model) key(name string) (model, tea.Cmd) {
 		return m.scroll(1), nil
 	case "pgup":
 		return m.scroll(-m.room()), nil
-	case "pgdown", " ":
+	case "pgdown", "space":
 		return m.scroll(m.room()), nil
 	case "home", "g":
 		return m.scroll(-m.top), nil
@@ -220,7 +220,14 @@ func (m model) body(now time.Time) (lines []string) {
 }
 
 // View implements tea.Model.
-func (m model) View() string {
+func (m model) View() tea.View {
+	v := tea.NewView(m.picture())
+	v.AltScreen = true
+	return v
+}
+
+// picture returns what the terminal shows.
+func (m model) picture() string {
 	if m.height == 0 {
 		return ""
 	}

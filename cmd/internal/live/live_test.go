@@ -10,21 +10,23 @@ import (
 	"testing"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
 // key returns the message of a key.
-func key(name string) tea.KeyMsg {
+func key(name string) tea.KeyPressMsg {
 	switch name {
 	case "up":
-		return tea.KeyMsg{Type: tea.KeyUp}
+		return tea.KeyPressMsg{Code: tea.KeyUp}
 	case "down":
-		return tea.KeyMsg{Type: tea.KeyDown}
+		return tea.KeyPressMsg{Code: tea.KeyDown}
+	case "space":
+		return tea.KeyPressMsg{Code: tea.KeySpace, Text: " "}
 	}
-	return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(name)}
+	return tea.KeyPressMsg{Code: []rune(name)[0], Text: name}
 }
 
 // after returns the model after messages.
@@ -37,7 +39,7 @@ func after(m model, all ...tea.Msg) model {
 }
 
 // lines returns what the terminal shows, without colours.
-func lines(m model) []string { return strings.Split(ansi.Strip(m.View()), "\n") }
+func lines(m model) []string { return strings.Split(ansi.Strip(m.picture()), "\n") }
 
 func numbers(n int) string {
 	var b strings.Builder
@@ -49,7 +51,7 @@ func numbers(n int) string {
 
 func TestPicture(t *testing.T) {
 	m := newModel([]Section{{Title: "hosts"}, {Title: "jobs"}}, time.Second)
-	if m.View() != "" {
+	if m.picture() != "" {
 		t.Error("drawn before the terminal's size is known")
 	}
 	m = after(m, tea.WindowSizeMsg{Width: 20, Height: 6}, answer{section: 0, text: numbers(3), at: time.Now()})
@@ -60,11 +62,14 @@ func TestPicture(t *testing.T) {
 	if got := lines(m); got[5] != "== jobs: asking" || got[1] != "line 0" {
 		t.Errorf("scrolled: %q", got)
 	}
+	if got := lines(after(m, key("up"), key("up"), key("up"), key("up"), key("space"))); got[1] != "line 0" {
+		t.Errorf("a page: %q", got)
+	}
 	m = after(m, answer{section: 0, text: "n1\x1b[2J  up\n", at: time.Now()}) // shorter
 	if got := lines(m); got[1] != "== hosts" || got[2] != `n1\x1b[2J  up` {
 		t.Errorf("shorter: %q", got)
 	}
-	if view := m.View(); !strings.Contains(view, cmdline.Green+"up"+cmdline.Reset) {
+	if view := m.picture(); !strings.Contains(view, cmdline.Green+"up"+cmdline.Reset) {
 		t.Errorf("%q", view)
 	}
 	m = after(m, answer{section: 0, err: errors.New("hosts: nothing\n  next: look\x1b["), at: time.Now()})

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 )
 
 func init() {
@@ -58,7 +60,7 @@ func init() {
 // line. A rank that read the terminal itself would be stopped by the kernel (SIGTTIN), since it is
 // in the background there.
 func TestRank0ReadsTheTerminal(t *testing.T) {
-	keyboard, terminal := openTerminal(t)
+	keyboard, terminal := testkit.Terminal(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +92,7 @@ func TestRank0ReadsTheTerminal(t *testing.T) {
 
 // What is typed while a job runs that does not read it is left to the shell that the launcher returns to.
 func TestTypeAheadIsLeft(t *testing.T) {
-	keyboard, terminal := openTerminal(t)
+	keyboard, terminal := testkit.Terminal(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -177,28 +179,4 @@ func TestWants(t *testing.T) {
 			}
 		})
 	}
-}
-
-// openTerminal returns both sides of a new pseudo-terminal (pty(7)).
-func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
-	t.Helper()
-	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { keyboard.Close() })
-	fd := int(keyboard.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { terminal.Close() })
-	return keyboard, terminal
 }
