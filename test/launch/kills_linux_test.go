@@ -37,6 +37,8 @@ var killSites = []string{"closed", "east"}
 
 const killHosts = "n1@closed:2,n2@closed:2,n1@east:2,n2@east:2"
 
+var killNodes = []string{"closed/n1", "closed/n2", "east/n1", "east/n2"}
+
 // hostOf returns the node on which a process of killHosts runs.
 func hostOf(rank, replica int) string {
 	return fmt.Sprintf("%s/n%d", killSites[replica], 1+rank/2)
@@ -165,13 +167,28 @@ func (r *killRun) reach(ctx context.Context, rank, replica, after int) (pid, las
 // pause lets others run before something is looked at again that nothing announces.
 func pause() { time.Sleep(time.Millisecond) }
 
+// begun waits until the job has been committed at every node, and its submitter knows: a daemon that is lost before that
+// ends the job, which then has not begun. It returns false when the job is over.
+func (r *killRun) begun(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		if !slices.ContainsFunc(killNodes, func(node string) bool { return !r.w.committed(node) }) {
+			return r.w.Isthmus("ps").Run() == nil // by then the answers have left, too
+		}
+		pause()
+	}
+	return false
+}
+
 // strike carries out a kill, and reports whether it met what it was to meet.
 func (r *killRun) strike(ctx context.Context, k kill) bool {
+	kind, name, daemon := strings.Cut(k.victim, " ")
+	if daemon && !r.begun(ctx) {
+		return false
+	}
 	pid, n := r.reach(ctx, k.rank, k.replica, k.after)
 	if pid == 0 || n < k.after {
 		return false
 	}
-	kind, name, _ := strings.Cut(k.victim, " ")
 	switch kind {
 	case "helper", "frontal":
 		r.w.Daemon(k.victim).Kill()

@@ -106,14 +106,7 @@ func solve() error {
 func (w *world) awaitCommitted(nodes ...string) {
 	w.T.Helper()
 	for _, node := range nodes {
-		w.Until(node+" to have a job that was committed", func() bool {
-			records, _ := filepath.Glob(filepath.Join(w.Store(node), "agents", "*.json"))
-			if len(records) != 1 {
-				return false
-			}
-			text, _ := os.ReadFile(records[0])
-			return strings.Contains(string(text), `"Committed":true`)
-		})
+		w.Until(node+" to have a job that was committed", func() bool { return w.committed(node) })
 	}
 	var out []byte
 	w.Until("isthmus ps to answer", func() (ok bool) { // by then the answers have left, too
@@ -121,6 +114,16 @@ func (w *world) awaitCommitted(nodes ...string) {
 		out, err = w.Isthmus("ps").CombinedOutput()
 		return err == nil
 	}, func() string { return string(out) })
+}
+
+// committed says whether the only job of a node has been committed there.
+func (w *world) committed(node string) bool {
+	records, _ := filepath.Glob(filepath.Join(w.Store(node), "agents", "*.json"))
+	if len(records) != 1 {
+		return false
+	}
+	text, _ := os.ReadFile(records[0])
+	return strings.Contains(string(text), `"Committed":true`)
 }
 
 // A process of an asynchronous iteration is killed, or its host's helper stands still for longer than the other hosts
