@@ -20,16 +20,23 @@ func TestTerminalIsLeftAlone(t *testing.T) {
 	cmd.Env = append(cmdtest.Environment(), "TERM=xterm-256color")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // it is in the foreground
-	keyboard.WriteString("typed ahead\n")
+	const typed = "typed ahead\n"
+	ahead := func() int {
+		n, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCINQ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	keyboard.WriteString(typed)
+	testkit.Until(t, "what is typed to come", func() bool { return ahead() == len(typed) })
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	shown := make([]byte, 1<<16)
-	n, err := keyboard.Read(shown)
-	if text := string(shown[:n]); err != nil || strings.Contains(text, "\x1b") || !strings.HasPrefix(text, "typed ahead\r\n") {
-		t.Errorf("it shows %q, %v", text, err)
+	if n := ahead(); n != len(typed) {
+		t.Errorf("%d bytes are left of what was typed", n)
 	}
-	if n, err = unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCINQ); n != len("typed ahead\n") {
-		t.Errorf("%d bytes are left of what was typed, %v", n, err)
+	if text := testkit.Shown(t, keyboard, terminal); strings.Contains(text, "\x1b") || !strings.HasPrefix(text, "typed ahead\r\nisthmus ") {
+		t.Errorf("it shows %q", text)
 	}
 }

@@ -1,7 +1,9 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 	"testing"
@@ -31,4 +33,15 @@ func Terminal(t *testing.T) (keyboard, terminal *os.File) {
 	}
 	t.Cleanup(func() { terminal.Close() })
 	return keyboard, terminal
+}
+
+// Shown closes a terminal's side of Terminal, and returns all that it has shown.
+func Shown(t *testing.T, keyboard, terminal *os.File) string {
+	t.Helper()
+	terminal.Close()
+	all, err := io.ReadAll(keyboard)
+	if !errors.Is(err, syscall.EIO) { // nobody has the other side open
+		t.Error(err)
+	}
+	return string(all)
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -144,6 +145,15 @@ func (o *output) Write(b []byte) (int, error) {
 	n, err := o.w.Write(b)
 	o.err = cmp.Or(o.err, err)
 	return n, err
+}
+
+// writeAsIs writes text of this program, whose escape sequences are meant.
+func (o *output) writeAsIs(text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	flushed := o.w.Flush()
+	_, err := io.WriteString(o.w.W, text)
+	o.err = cmp.Or(o.err, flushed, err)
 }
 
 // end writes what is left, and returns the first error.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"github.com/isthmus-grid/isthmus/internal/printable"
 )
 
 // The escape sequences of colours, and their end.
@@ -35,19 +37,18 @@ func Colour(line string) string {
 	})
 }
 
-// Coloured has a table printed to w, in colours if that is a terminal and the user has not said otherwise
-// (NO_COLOR, or TERM=dumb).
+// Coloured has a table printed to w, in colours if that is a command's standard output, a terminal, and the user has not
+// said otherwise (NO_COLOR, or TERM=dumb).
 func Coloured(w io.Writer, table func(io.Writer) error) error {
-	if !wantsColour(w) {
+	out, is := w.(*output)
+	if !is || !wantsColour(out.w.W) {
 		return table(w)
 	}
 	var b bytes.Buffer
 	err := table(&b)
-	for line := range strings.Lines(b.String()) {
+	for line := range strings.Lines(printable.Lines(b.String())) {
 		text := strings.TrimSuffix(line, "\n")
-		if _, failed := io.WriteString(w, Colour(text)+line[len(text):]); failed != nil {
-			return failed
-		}
+		out.writeAsIs(Colour(text) + line[len(text):])
 	}
 	return err
 }
