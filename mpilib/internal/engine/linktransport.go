@@ -147,7 +147,7 @@ func (t *linkTransport) checkIdle() (again bool) {
 		}
 	}
 	t.writing.seen = t.writing.count
-	if t.reading.attended {
+	if t.reading.attended || t.reading.busy && t.reading.count == t.reading.seen { // a waiter starts the checks as it leaves
 		return again
 	}
 	if t.reading.count == t.reading.seen {

@@ -115,6 +115,25 @@ func TestLinkStopsForItsWaiter(t *testing.T) {
 	}
 }
 
+// A waiter that reads a link needs no checks, tick after tick, until it leaves: a process that waits shall sleep. While
+// others take turns, and when nobody reads, they go on.
+func TestWaiterNeedsNoChecks(t *testing.T) {
+	u, _ := alone(t)
+	if u.takeReading(t.Context()); !u.checkIdle() {
+		t.Error("no checks behind a waiter that has just come: it may come and leave all the time")
+	}
+	if u.checkIdle() || len(u.reading.wake) > 0 {
+		t.Error("checked while a waiter reads")
+	}
+	u.idle.runs = false
+	if u.releaseReading(false); !u.idle.runs {
+		t.Error("no checks once it has left")
+	}
+	if u.checkIdle(); len(u.reading.wake) == 0 {
+		t.Error("nobody reads, and nobody is woken")
+	}
+}
+
 // What is queued is written in order: small messages, buffers of the callers, and last the
 // streams, in turns. Of each buffer its owner learns.
 func TestLinkWritesInOrder(t *testing.T) {
