@@ -52,8 +52,7 @@ type agent struct {
 	lonely   *time.Timer // ends the job; stopped while a helper is connected
 	newest   *connection
 	launched bool
-	over     uint64 // number of the event Over; 0: not yet
-	ended    bool   // no process is left
+	ended    bool // no process is left
 	running  map[place]*running
 	early    []early             // signals for processes that are not started yet
 	started  bool                // the start of all processes was attempted

@@ -150,7 +150,7 @@ func (c *connection) take(m *nodepb.ToAgent) {
 		}
 	case *nodepb.ToAgent_Ack:
 		a.events.Ack(m.Ack.Event)
-		if a.heardAll() {
+		if a.events.Finished() {
 			a.release()
 		}
 	case *nodepb.ToAgent_End:
@@ -219,10 +219,11 @@ func (c *connection) send(m *nodepb.FromAgent) error {
 	return err
 }
 
-// Link is a helper's end of a connection with an agent. One goroutine may call Send and one
-// Receive; Close is safe for concurrent use.
+// Link is a helper's end of a connection with an agent. Safe for concurrent use, but that one goroutine at a time may
+// call Receive.
 type Link struct {
 	c      *net.UnixConn
+	send   sync.Mutex     // held while a message is written
 	Opened *nodepb.Opened // the agent's answer to Open
 }
 
@@ -269,6 +270,8 @@ func Dial(path string, open *nodepb.Open) (*Link, error) {
 
 // Send sends a message to the agent. It fails if the agent does not read for 20 s.
 func (l *Link) Send(m *nodepb.ToAgent) error {
+	l.send.Lock()
+	defer l.send.Unlock()
 	l.c.SetWriteDeadline(time.Now().Add(sendTime))
 	return writeFrame(l.c, m)
 }

@@ -22,6 +22,7 @@ type Events struct {
 	first   uint64 // number of queue[0]
 	bytes   int    // of queue
 	mute    bool   // later events will never be requested
+	over    uint64 // number of the last event Over; 0: none has come
 }
 
 // event is one event of the log.
@@ -102,6 +103,9 @@ func (e *Events) append(m *nodepb.ToSubmitter, size int) {
 	m.Event = e.first + uint64(len(e.queue))
 	e.queue = append(e.queue, event{m, size})
 	e.bytes += size
+	if m.GetOver() != nil {
+		e.over = m.Event
+	}
 	e.change()
 }
 
@@ -141,11 +145,11 @@ func (e *Events) Next(after uint64) (*nodepb.ToSubmitter, <-chan struct{}) {
 	return nil, e.changed
 }
 
-// Acked reports whether all events up to a number were acknowledged.
-func (e *Events) Acked(to uint64) bool {
+// Finished reports whether the job's last event, Over, was acknowledged, and so all.
+func (e *Events) Finished() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.first > to
+	return e.over != 0 && e.first > e.over
 }
 
 // Last returns the number of the last event that was added; 0: none.

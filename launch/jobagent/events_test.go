@@ -45,11 +45,17 @@ func TestEvents(t *testing.T) {
 	if m, _ := e.Next(last); m.GetEvent() != last+1 {
 		t.Errorf("after an acknowledgement of %d comes %v", last, m.GetEvent())
 	}
-	if e.Acked(last+1) || !e.Acked(last) {
-		t.Error("what was acknowledged is not known")
+	if e.Finished() {
+		t.Error("an event Over that has not come counts as acknowledged")
 	}
-	e.Ack(1 << 60)
-	if e.bytes != 0 || len(e.queue) != 0 || e.first != last+2 {
+	e.Force(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Over{Over: &nodepb.Over{}}})
+	if e.Ack(last + 1); e.Finished() {
+		t.Error("the event Over counts as acknowledged")
+	}
+	if e.Ack(1 << 60); !e.Finished() {
+		t.Error("the event Over does not count as acknowledged")
+	}
+	if e.bytes != 0 || len(e.queue) != 0 || e.first != last+3 {
 		t.Errorf("after all was acknowledged, %d bytes are kept, and the next is %d", e.bytes, e.first)
 	}
 	e.Silence()

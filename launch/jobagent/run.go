@@ -107,10 +107,9 @@ func (a *agent) execute(j job, err error) {
 	over := &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Over{Over: &nodepb.Over{Ended: []byte(ended)}}}
 	a.events.Force(over)
 	a.mu.Lock()
-	a.over = over.Event
 	released := a.orphan == 0
 	a.mu.Unlock()
-	if released || a.heardAll() { // it may have been acknowledged before it was recorded
+	if released {
 		a.release()
 	}
 }
@@ -119,13 +118,6 @@ func (a *agent) hasEnded() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.ended
-}
-
-// heardAll reports whether the submitter has acknowledged the last event.
-func (a *agent) heardAll() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.over != 0 && a.events.Acked(a.over)
 }
 
 // unstarted reports why a process was not started: if the job is being ended, that is the reason,

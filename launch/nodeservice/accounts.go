@@ -24,8 +24,11 @@ type accountUse struct {
 	only bool // nothing but jobs runs in the account
 }
 
-// begin records that an account runs a job.
+// begin records that an account runs a job. That of this process is anybody's.
 func (a *jobAccounts) begin(account Account, who Asker) {
+	if account == (Account{}) {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.all == nil {
@@ -42,6 +45,9 @@ func (a *jobAccounts) begin(account Account, who Asker) {
 
 // end records that a job has ended, of which nothing is left in its account.
 func (a *jobAccounts) end(account Account) {
+	if account == (Account{}) {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.all[account.UID]

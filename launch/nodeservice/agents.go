@@ -1,6 +1,7 @@
 package nodeservice
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -8,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -140,341 +140,293 @@ func listenAt(folder, name string) (*os.File, error) {
 	return ln.File()
 }
 
-// startAgent starts an agent for the booking and returns the job's folder, which the agent creates.
-// The caller must hold starting.
-func (b *booking) startAgent() (folder string, err error) {
-	ln, err := listenAt(b.k.agents(), b.name)
-	if err != nil {
-		return "", err
+// agent is a booking's job agent. Its goroutine starts it, handles what it says, and connects again when the connection
+// breaks; it tells the booking.
+type agent struct {
+	b      *booking
+	name   string                  // of the agent, its socket and the booking's record
+	link   *jobagent.Link          // the booking's, which sends over it; nil: there is none
+	ready  chan struct{}           // closed when the first connection is there, or err is set
+	err    error                   // why there is none
+	staged chan *nodepb.StagedFile // its answer about a file
+	left   chan struct{}           // closed when this node service leaves it to the next one
+	gone   chan struct{}           // closed when nothing is left of it
+}
+
+func newAgent(b *booking) *agent {
+	return &agent{
+		b: b, name: hex.EncodeToString(b.Ask.Key[:8]), ready: make(chan struct{}), staged: make(chan *nodepb.StagedFile, 1),
+		left: make(chan struct{}), gone: make(chan struct{}),
 	}
-	account, err := b.k.starter.Start(b.who, b.k.jobs(), jobagent.Spec{
-		Listener: ln, Group: b.name,
-		Memory: b.ask.Memory * int64(b.ask.Processes), CPU: b.ask.CPU * b.ask.Processes,
+}
+
+func (a *agent) isLeft() bool   { return isClosed(a.left) }
+func (a *agent) hasEnded() bool { return isClosed(a.gone) }
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// tell runs f in Serve's goroutine, and reports whether it did: not if the node service has left the agent.
+func (a *agent) tell(f func(b *booking, now time.Time)) bool {
+	told := false
+	a.b.k.do(func(now time.Time) {
+		if told = !a.isLeft(); told {
+			f(a.b, now)
+		}
+	})
+	return told
+}
+
+// begin starts the agent and serves it to its end.
+func (a *agent) begin() {
+	link, err := a.start()
+	if err != nil {
+		a.err = err
+		a.tell(func(b *booking, _ time.Time) {
+			b.agent = nil
+			close(a.gone)
+		})
+	}
+	close(a.ready)
+	if err == nil {
+		a.serve(link)
+	}
+}
+
+// start starts the agent, which creates the job's folder.
+func (a *agent) start() (*jobagent.Link, error) {
+	b, k := a.b, a.b.k
+	if _, err := k.openStore(); err != nil {
+		return nil, err
+	}
+	ln, err := listenAt(k.agents(), a.name)
+	if err != nil {
+		return nil, err
+	}
+	account, err := k.starter.Start(b.Who, k.jobs(), jobagent.Spec{
+		Listener: ln, Group: a.name,
+		Memory: b.Ask.Memory * int64(b.Ask.Processes), CPU: b.Ask.CPU * b.Ask.Processes,
 	})
 	ln.Close()
 	if err != nil {
-		b.forget()
-		return "", err
+		a.forget()
+		return nil, err
 	}
-	b.occupy(account)
-	link, err := b.dial()
+	k.accounts.begin(account, b.Who)
+	link, err := a.dial()
 	if err != nil {
-		b.k.starter.Kill(b.name)
-		b.vacate(b.k.starter.Ended(b.name))
-		b.account = nil
-		b.forget()
-		return "", err
+		k.starter.Kill(a.name)
+		a.vacate(account)
+		a.forget()
+		return nil, err
 	}
-	b.setLink(link)
-	b.writeRecord()
-	b.k.work.Go(func() { b.readAgent(link) }) // ends with the agent, or when the node service leaves it
-	return string(link.Opened.Folder), nil
+	a.tell(func(b *booking, _ time.Time) {
+		b.Account = account
+		b.connected(link)
+		b.note()
+	})
+	return link, nil
 }
 
-// occupy records that the job's account is the submitter's.
-func (b *booking) occupy(account Account) {
-	b.account = &account
-	if account != (Account{}) {
-		b.k.accounts.begin(account, b.who)
+// vacate waits until nothing is left of the agent, and ends that its account is the submitter's. If that is not
+// certain, the account stays the submitter's as long as this node service runs.
+func (a *agent) vacate(account Account) {
+	if err := a.b.k.starter.Ended(a.name); err != nil {
+		a.b.k.log.Warn("something of a job may be left", "job", string(a.b.Ask.Job), "agent", a.name, "error", err)
+		return
 	}
+	a.b.k.accounts.end(account)
 }
 
-// vacate ends that. If it is not certain that nothing is left of the job, the account stays the submitter's as
-// long as this node service runs.
-func (b *booking) vacate(err error) {
-	switch {
-	case err != nil:
-		b.k.log.Warn("something of a job may be left", "job", string(b.ask.Job), "agent", b.name, "error", err)
-	case *b.account != (Account{}):
-		b.k.accounts.end(*b.account)
-	}
+// forget removes the agent's socket and the booking's record.
+func (a *agent) forget() {
+	os.Remove(filepath.Join(a.b.k.agents(), a.name))
+	os.Remove(a.b.k.recordFile(a.name))
 }
 
 // dial connects to the agent.
-func (b *booking) dial() (*jobagent.Link, error) {
-	path, done, err := socketPath(b.k.agents(), b.name)
+func (a *agent) dial() (*jobagent.Link, error) {
+	k, job := a.b.k, a.b.Ask.Job.Name()
+	path, done, err := socketPath(k.agents(), a.name)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	link, err := jobagent.Dial(path, &nodepb.Open{
-		Parent: []byte(b.k.jobs()), Name: []byte(b.ask.Job.Name()), OrphanMs: uint64(b.k.opts.Orphan.Milliseconds()), Have: b.events.Last(),
+		Parent: []byte(k.jobs()), Name: []byte(job), OrphanMs: uint64(k.opts.Orphan.Milliseconds()), Have: a.b.events.Last(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := b.checkFolder(string(link.Opened.Folder)); err != nil {
+	// The folder must be one that the agent may create: the node service finally removes it, in its own account, and does
+	// not trust the agent about its place.
+	folder := string(link.Opened.Folder)
+	if name, below := strings.CutPrefix(folder, k.jobs()+"/"); !below || !strings.HasPrefix(name, job+"-") || strings.Contains(name, "/") {
 		link.Close()
-		return nil, err
+		return nil, fmt.Errorf("the job agent says that the job is in %.200q, which is no folder of its in %s", folder, k.jobs())
 	}
 	return link, nil
-}
-
-// checkFolder returns an error unless the folder is one that the job's agent may create: the node
-// service finally removes it, in its own account, and does not trust the agent about its place.
-func (b *booking) checkFolder(folder string) error {
-	name, below := strings.CutPrefix(folder, b.k.jobs()+"/")
-	if !below || !strings.HasPrefix(name, b.ask.Job.Name()+"-") || strings.Contains(name, "/") {
-		return fmt.Errorf("the job agent says that the job is in %.200q, which is no folder of its in %s", folder, b.k.jobs())
-	}
-	return nil
 }
 
 // maxConnects is how many connections with an agent may fail in a row, up to 20 s each if it does not
 // answer, before the node service kills the agent. After twice as many it gives the agent up.
 const maxConnects = 3
 
-// readAgent handles the agent's messages until the agent ends or the node service leaves it. If the
-// connection breaks, readAgent connects again: when the guard has ended too, the kernel has closed
+// serve handles the agent's messages until the agent ends or the node service leaves it. If the
+// connection breaks, serve connects again: when the guard has ended too, the kernel has closed
 // the socket, and nothing is left of the job. A nil link means that a previous node service started
 // the agent.
-func (b *booking) readAgent(link *jobagent.Link) {
-	adopted := link == nil
+func (a *agent) serve(link *jobagent.Link) {
 	c := newConduct(time.Now())
 	for {
 		if link != nil {
 			c.connected(time.Now())
-			err := b.hear(link, c)
+			err := a.hear(link, c)
 			link.Close()
 			if errors.Is(err, jobagent.ErrMessage) { // it would come again
-				b.endFor(err)
-				b.k.starter.Kill(b.name)
+				a.endFor(err)
+				a.b.k.starter.Kill(a.name)
 			}
-			b.pauseAgent(c, errors.New("it hangs up"))
+			a.pause(c, errors.New("it hangs up"))
 		}
-		if b.isLeft() {
+		if a.isLeft() {
 			return
 		}
 		if c.tries > 2*maxConnects { // what answers cannot be ended and stays; if it is the agent, its guard waits for it
-			b.died()
+			a.ended()
 			return
 		}
 		var err error
-		link, err = b.dial()
+		link, err = a.dial()
 		switch {
 		case err == nil:
-			if !b.setLink(link) {
+			if !a.tell(func(b *booking, _ time.Time) { b.connected(link) }) {
 				link.Close()
 				return
 			}
-			if adopted && link.Opened.Waits {
-				b.unlaunched()
-			}
-			adopted = false
 		case errors.Is(err, jobagent.ErrGone):
-			b.vacate(b.k.starter.Ended(b.name))
-			b.died()
+			a.vacate(a.b.Account) // which is not written any more
+			a.ended()
 			return
 		default:
-			b.pauseAgent(c, err)
+			a.pause(c, err)
 		}
 	}
 }
 
+// ended tells the booking that nothing is left of the agent.
+func (a *agent) ended() {
+	a.tell(func(b *booking, _ time.Time) {
+		a.link = nil
+		close(a.gone)
+		b.reportLost()
+	})
+}
+
 // hear handles the messages of one connection, until it breaks.
-func (b *booking) hear(link *jobagent.Link, c *conduct) error {
+func (a *agent) hear(link *jobagent.Link, c *conduct) error {
 	for {
 		m, err := link.Receive()
 		if err != nil {
 			return err
 		}
-		b.wait(c.took(proto.Size(m), time.Now()))
+		a.wait(c.took(proto.Size(m), time.Now()))
 		if m.GetFault() != nil {
 			if c.faulted {
 				continue // the first has ended the job
 			}
 			c.faulted = true
 		}
-		if err := b.handleAgent(m); err != nil {
+		if err := a.handle(m); err != nil {
 			return err
 		}
 	}
 }
 
-// pauseAgent waits after a connection with the agent that broke, or could not be made, and kills an agent
+// pause waits after a connection with the agent that broke, or could not be made, and kills an agent
 // with which that happens again and again.
-func (b *booking) pauseAgent(c *conduct, err error) {
+func (a *agent) pause(c *conduct, err error) {
 	pause := c.failed(time.Now())
 	if c.tries > 1 {
-		b.k.log.Warn("a job agent does not answer", "job", string(b.ask.Job), "agent", b.name, "error", err)
+		a.b.k.log.Warn("a job agent does not answer", "job", string(a.b.Ask.Job), "agent", a.name, "error", err)
 	}
 	if c.tries >= maxConnects {
-		b.k.starter.Kill(b.name)
+		a.b.k.starter.Kill(a.name)
 	}
-	b.wait(pause)
+	a.wait(pause)
 }
 
-// wait waits, unless the node service leaves the booking.
-func (b *booking) wait(d time.Duration) {
+// wait waits, unless the node service leaves the agent.
+func (a *agent) wait(d time.Duration) {
 	if d <= 0 {
 		return
 	}
 	select {
 	case <-time.After(d):
-	case <-b.leave:
+	case <-a.left:
 	}
 }
 
-// unlaunched ends a job that the previous node service was about to launch and did not: only that
-// service knew what to run.
-func (b *booking) unlaunched() {
-	b.k.do(func(time.Time) {
-		if b.program != nil && !b.ending {
-			b.kill("the helper of its node ended before it had the processes started")
-		}
-	})
+// endFor ends the booking because of a message of the agent's, or to it, that cannot be carried.
+func (a *agent) endFor(err error) {
+	a.tell(func(b *booking, now time.Time) { b.k.end(b, err.Error(), now) })
 }
 
-func (b *booking) isLeft() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.left
-}
-
-// setLink makes a connection the booking's, unless the node service is leaving.
-func (b *booking) setLink(link *jobagent.Link) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.left {
-		return false
-	}
-	b.link, b.folder = link, string(link.Opened.Folder)
-	b.taken.Store(&nodepb.Taken{Bytes: link.Opened.Taken, Wants: !link.SaysWants()})
-	if b.released {
-		go link.Send(&nodepb.ToAgent{Say: &nodepb.ToAgent_Release{Release: &nodepb.Release{}}})
-	}
-	return true
-}
-
-// endFor ends the booking because of a message of its agent's, or to it, that cannot be carried.
-func (b *booking) endFor(err error) {
-	b.k.do(func(now time.Time) { b.k.end(b, err.Error(), now) })
-}
-
-// sendAgent sends a message to the agent. It ignores a missing connection or a failed write:
-// readAgent notices those. A message that cannot be carried ends the booking. Serve's goroutine must not
-// call it.
-func (b *booking) sendAgent(m *nodepb.ToAgent) {
-	b.mu.Lock()
-	link := b.link
-	b.mu.Unlock()
-	if link == nil {
-		return
-	}
-	b.sending.Lock()
-	err := link.Send(m)
-	b.sending.Unlock()
-	switch {
-	case errors.Is(err, jobagent.ErrMessage):
-		b.endFor(err)
-	case err != nil:
-		link.Close()
-	}
-}
-
-// sendAgentLater is sendAgent for a goroutine that must not block.
-func (b *booking) sendAgentLater(m *nodepb.ToAgent) {
-	b.k.work.Go(func() { b.sendAgent(m) })
-}
-
-// handleAgent handles a message from the agent. It returns an error for a message that breaks the
+// handle handles a message from the agent. It returns an error for a message that breaks the
 // protocol, and the connection is dropped: the job controls the agent's account.
-func (b *booking) handleAgent(m *nodepb.FromAgent) error {
+func (a *agent) handle(m *nodepb.FromAgent) error {
 	switch m := m.Say.(type) {
 	case *nodepb.FromAgent_Event:
-		return b.report(m.Event)
+		return a.report(m.Event)
 	case *nodepb.FromAgent_Ended:
-		b.processesEnded()
+		a.tell(func(b *booking, _ time.Time) { b.processesEnded() })
 	case *nodepb.FromAgent_Taken:
-		b.tookInput(m.Taken)
+		a.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Taken{Taken: m.Taken}}, func(b *booking, _ time.Time) { b.taken = m.Taken })
 	case *nodepb.FromAgent_Staged:
 		select {
-		case b.staged <- m.Staged:
+		case a.staged <- m.Staged:
 		default:
 		}
 	case *nodepb.FromAgent_Fault:
-		b.sendStream(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Fault{Fault: m.Fault}})
-		b.k.do(func(now time.Time) { b.k.end(b, string(m.Fault.Text), now) })
+		a.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Fault{Fault: m.Fault}}, func(*booking, time.Time) {})
+		a.endFor(errors.New(string(m.Fault.Text)))
 	}
 	return nil
 }
 
-// tookInput passes on how much of the input was taken, and whether more is wanted.
-func (b *booking) tookInput(m *nodepb.Taken) {
-	b.taken.Store(m)
-	b.sendStream(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Taken{Taken: m}})
+// answer tells the booking, and sends an answer to the submitter if it is attached; it waits while that does not read.
+func (a *agent) answer(m *nodepb.ToSubmitter, f func(*booking, time.Time)) {
+	var c *conversation
+	a.tell(func(b *booking, now time.Time) {
+		f(b, now)
+		c = b.stream
+	})
+	if c != nil {
+		c.answer(m)
+	}
 }
 
-// report handles an event from the agent.
-func (b *booking) report(m *nodepb.ToSubmitter) error {
+// report handles an event.
+func (a *agent) report(m *nodepb.ToSubmitter) error {
 	switch m.Say.(type) {
 	case *nodepb.ToSubmitter_Output, *nodepb.ToSubmitter_Exited, *nodepb.ToSubmitter_File, *nodepb.ToSubmitter_Over:
 	default:
 		return fmt.Errorf("the job agent says %T as an event", m.Say)
 	}
-	if err := b.events.Put(m); err != nil {
+	if err := a.b.events.Put(m); err != nil {
 		return err
 	}
-	if e := m.GetExited(); e != nil {
-		b.noteExit(place{Rank: int(e.GetProcess().GetRank()), Copy: int(e.GetProcess().GetCopy())})
-	}
-	if over := m.GetOver(); over != nil {
-		b.isOver(m.Event, string(over.Ended))
+	switch m := m.Say.(type) {
+	case *nodepb.ToSubmitter_Exited:
+		a.tell(func(b *booking, _ time.Time) { b.noteExit(m.Exited.Process) })
+	case *nodepb.ToSubmitter_Over:
+		a.tell(func(b *booking, _ time.Time) { b.isOver(string(m.Over.Ended)) })
 	}
 	return nil
-}
-
-// noteExit records that the exit of a process was reported, for at most as many processes as the
-// job has here.
-func (b *booking) noteExit(at place) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if p := b.begun.Load(); p != nil && len(b.exited) < len(p.processes) {
-		b.exited[at] = true
-	}
-}
-
-// live returns the processes of a program whose exit was not reported.
-func (b *booking) live(p *program) (all []*nodepb.Process) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, q := range p.processes {
-		if !b.exited[q] {
-			q = p.seat(q)
-			all = append(all, &nodepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
-		}
-	}
-	return all
-}
-
-// died reports to the submitter what an agent that has ended left unreported.
-func (b *booking) died() {
-	why := b.whyEnded()
-	b.mu.Lock()
-	over, released := b.over != 0, b.released
-	b.link = nil
-	b.mu.Unlock()
-	close(b.agentGone)
-	if over || released || b.begun.Load() == nil {
-		b.processesEnded()
-		b.overKnown.happen(func() {})
-		return
-	}
-	if why == "" {
-		why = "its job agent was killed, and all its processes with it"
-	}
-	for _, at := range b.begun.Load().processes {
-		b.mu.Lock()
-		reported := b.exited[at]
-		b.mu.Unlock()
-		if !reported {
-			b.events.Force(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Exited{Exited: &nodepb.Exited{
-				Process: &nodepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}, Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte(why),
-			}}})
-		}
-	}
-	b.processesEnded()
-	last := &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Over{Over: &nodepb.Over{Ended: []byte(why)}}}
-	b.events.Force(last)
-	b.isOver(last.Event, why)
 }

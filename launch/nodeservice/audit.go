@@ -26,7 +26,7 @@ func (g *Server) auditOverBudget(s *control.Session, err error) {
 // reports: USER@SITE/NODE.
 func (k *NodeService) auditJob(b *booking, what audit.Event, reason string) {
 	k.opts.Audit.Append(audit.Record{
-		Event: what, User: b.who.Identity(), Job: string(b.ask.Job), Reason: reason,
+		Event: what, User: b.Who.Identity(), Job: string(b.Ask.Job), Reason: reason,
 		Sites: []string{string(k.opts.Node.Site)}, Nodes: []string{k.opts.Node.Name},
 	})
 }

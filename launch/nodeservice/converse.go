@@ -13,7 +13,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -113,8 +112,7 @@ func (c *conversation) ask(ask reserve.Ask) (answer *nodepb.ToSubmitter, err err
 		}
 		b := k.bookings[ask.Key]
 		if b == nil {
-			b = k.newBooking(c.who, ask)
-			b.hold = ok.Hold
+			b = k.newBooking(record{Who: c.who, Ask: ask, Hold: ok.Hold})
 			k.bookings[ask.Key] = b
 			k.log.Info("booked", "job", string(ask.Job), "by", c.who.Identity(), "processes", ok.Processes)
 		}
@@ -128,20 +126,19 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *nod
 	k := c.k
 	err = k.do(func(now time.Time) {
 		b := k.bookings[key]
-		if b == nil || b.ending || b.hold != hold || b.who.Identity() != c.who.Identity() {
+		if b == nil || b.ending || b.Hold != hold || b.Who.Identity() != c.who.Identity() {
 			answer = k.missing(c.who, b, key, hold, now)
 			return
 		}
 		c.attach(b)
-		taken := b.taken.Load()
 		answer = &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Attached{Attached: &nodepb.Attached{
-			Started: b.program != nil, Committed: b.committed, Taken: taken.GetBytes(),
+			Started: b.Started, Committed: b.Committed, Taken: b.taken.GetBytes(),
 		}}}
-		if len(b.dead) > 0 {
+		if len(b.Dead) > 0 {
 			c.out <- b.takenForDead() // has room, as nothing was sent on this stream
 		}
-		if taken.GetWants() {
-			c.out <- &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Taken{Taken: taken}}
+		if b.taken.GetWants() {
+			c.out <- &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Taken{Taken: b.taken}}
 		}
 	})
 	return answer, err
@@ -170,10 +167,8 @@ func (c *conversation) attach(b *booking) {
 		close(b.stream.replaced)
 	}
 	b.stream, b.orphan, c.b = c, time.Time{}, b
-	c.events().Ack(c.have)
+	b.events.Ack(c.have)
 }
-
-func (c *conversation) events() *jobagent.Events { return c.b.events }
 
 // detach leaves the booking for another stream to attach to, for some time.
 func (c *conversation) detach(now time.Time) {
@@ -191,7 +186,7 @@ func (c *conversation) cancel(key reserve.Key) (answer *nodepb.ToSubmitter, err 
 		answer = toSubmitter(reply, nodepb.Refused_CANCEL)
 		k.act(actions, "its submitter cancelled it")
 		if _, done := reply.(reserve.Cancelled); done {
-			if b = k.bookings[key]; b != nil && b.who.Identity() == c.who.Identity() {
+			if b = k.bookings[key]; b != nil && b.Who.Identity() == c.who.Identity() {
 				k.end(b, "", now)
 			}
 		}
@@ -203,7 +198,7 @@ func (c *conversation) cancel(key reserve.Key) (answer *nodepb.ToSubmitter, err 
 	case <-b.gone:
 		return answer, nil
 	case <-time.After(goneTime):
-		return nil, fmt.Errorf("%w: the processes of job %s at %v did not end within %v of SIGKILL", overlay.ErrTimeout, b.ask.Job, k.opts.Node, goneTime)
+		return nil, fmt.Errorf("%w: the processes of job %s at %v did not end within %v of SIGKILL", overlay.ErrTimeout, b.Ask.Job, k.opts.Node, goneTime)
 	}
 }
 
@@ -220,7 +215,7 @@ func (c *conversation) sendAll(stream Stream, heard <-chan error) error {
 			continue
 		default:
 		}
-		event, more := c.events().Next(at)
+		event, more := c.b.events.Next(at)
 		if event != nil {
 			if err := stream.Send(event); err != nil {
 				return err
@@ -261,7 +256,7 @@ func (c *conversation) finalMessage(stream Stream, at uint64) error {
 			continue
 		default:
 		}
-		event, _ := c.events().Next(at)
+		event, _ := c.b.events.Next(at)
 		if event == nil {
 			return nil
 		}
@@ -303,14 +298,14 @@ func (c *conversation) readLoop(stream Stream) error {
 func (c *conversation) take(m *nodepb.ToNode) error {
 	switch m := m.GetSay().(type) {
 	case *nodepb.ToNode_Renew:
-		return c.refuseWith(reserve.Renew{Key: c.b.key, Hold: holdOf(m.Renew.Hold)}, nodepb.Refused_RENEW)
+		return c.refuseWith(reserve.Renew{Key: c.b.Ask.Key, Hold: holdOf(m.Renew.Hold)}, nodepb.Refused_RENEW)
 	case *nodepb.ToNode_Commit:
-		return c.refuseWith(reserve.Commit{Key: c.b.key, Hold: holdOf(m.Commit.Hold)}, nodepb.Refused_COMMIT)
+		return c.refuseWith(reserve.Commit{Key: c.b.Ask.Key, Hold: holdOf(m.Commit.Hold)}, nodepb.Refused_COMMIT)
 	case *nodepb.ToNode_Start:
 		return c.start(m.Start)
 	case *nodepb.ToNode_Cancel:
 		key, err := keyOf(m.Cancel.Key)
-		if err != nil || key != c.b.key {
+		if err != nil || key != c.b.Ask.Key {
 			c.answer(refused(nodepb.Refused_CANCEL, reserve.Invalid, "this conversation is about another reservation"))
 			return nil
 		}
@@ -325,7 +320,9 @@ func (c *conversation) take(m *nodepb.ToNode) error {
 	case *nodepb.ToNode_Chunk:
 		c.chunk(m.Chunk)
 	case *nodepb.ToNode_Input:
-		if p := c.b.begun.Load(); p == nil || !p.listens() {
+		listens := false
+		c.k.do(func(time.Time) { listens = c.b.listens() })
+		if !listens {
 			c.answer(fault(nodepb.Fault_INVALID, "", "input, and no process that reads it was started here"))
 		} else {
 			c.b.sendAgent(&nodepb.ToAgent{Say: &nodepb.ToAgent_Input{Input: m.Input}})
@@ -341,10 +338,10 @@ func (c *conversation) take(m *nodepb.ToNode) error {
 			c.answer(fault(nodepb.Fault_INVALID, "", "%v", err))
 		}
 	case *nodepb.ToNode_Ack:
-		c.events().Ack(m.Ack.Event)
+		c.b.events.Ack(m.Ack.Event)
 		c.b.sendAgent(&nodepb.ToAgent{Say: &nodepb.ToAgent_Ack{Ack: m.Ack}})
-		if c.b.isAcknowledged() {
-			c.b.release()
+		if c.b.events.Finished() {
+			c.k.do(func(time.Time) { c.b.settle() })
 		}
 	default:
 		c.answer(fault(nodepb.Fault_INVALID, "", "a message of type %T in the midst of a conversation", m))
@@ -359,8 +356,8 @@ func (c *conversation) refuseWith(m reserve.Message, what nodepb.Refused_What) e
 	err := k.do(func(now time.Time) {
 		reply, actions := k.node.Receive(c.who.requester(), m, now)
 		k.act(actions, lateStart)
-		if _, committed := reply.(reserve.Committed); committed && !b.committed {
-			b.committed, b.since = true, now
+		if _, committed := reply.(reserve.Committed); committed && !b.Committed {
+			b.Committed, b.Since = true, now
 			b.note()
 			k.watchNodes(b) // also if the job is over: then it tells the other watches so
 		}
@@ -375,13 +372,12 @@ func (c *conversation) refuseWith(m reserve.Message, what nodepb.Refused_What) e
 // start handles steps 7 and 8 of the eight.
 func (c *conversation) start(m *nodepb.Start) error {
 	k, b := c.k, c.b
-	program, err := programOf(m, b.ask.Job)
+	program, err := programOf(m, b.Ask.Job)
 	if err != nil {
 		c.answer(refused(nodepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
 	}
-	folder, err := b.home()
-	if err != nil && !errors.Is(err, errOver) { // otherwise the node knows the reason better
+	if _, err = b.home(); err != nil && !errors.Is(err, errOver) { // otherwise the node knows the reason better
 		c.answer(refused(nodepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
 	}
@@ -389,21 +385,20 @@ func (c *conversation) start(m *nodepb.Start) error {
 	var actions []reserve.Action
 	err = k.do(func(now time.Time) {
 		var reply reserve.Message
-		reply, actions = k.node.Receive(c.who.requester(), reserve.Start{Key: b.key, Hold: holdOf(m.Hold), Processes: program.processes}, now)
-		if _, started := reply.(reserve.Started); started && b.program == nil && k.node.Has(b.key) {
-			b.program = &program
-			b.begun.Store(&program)
+		reply, actions = k.node.Receive(c.who.requester(), reserve.Start{Key: b.Ask.Key, Hold: holdOf(m.Hold), Processes: program.Processes}, now)
+		if _, started := reply.(reserve.Started); started && !b.Started && k.node.Has(b.Ask.Key) {
+			b.Started, b.program, b.start = true, program, m
 			b.note()
-			k.log.Info("job starts", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(program.processes), "program", program.argv[0])
-			k.auditJob(b, audit.JobStart, fmt.Sprintf("%d processes of %s", len(program.processes), program.argv[0]))
+			k.log.Info("job starts", "job", string(b.Ask.Job), "by", b.Who.Identity(), "processes", len(b.Processes), "program", b.Argv[0])
+			k.auditJob(b, audit.JobStart, fmt.Sprintf("%d processes of %s", len(b.Processes), b.Argv[0]))
 		}
 		answer = toSubmitter(reply, nodepb.Refused_START)
+		if s := answer.GetStarted(); s != nil {
+			s.Folder = []byte(b.Folder)
+		}
 	})
 	if err != nil {
 		return err
-	}
-	if s := answer.GetStarted(); s != nil {
-		s.Folder = []byte(folder)
 	}
 	c.answer(answer)
 	return k.do(func(time.Time) { k.act(actions, lateStart) })

@@ -91,52 +91,51 @@ func fault(code nodepb.Fault_Code, name, format string, args ...any) *nodepb.ToS
 	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Fault{Fault: &nodepb.Fault{Code: code, Name: []byte(name), Text: fmt.Appendf(nil, format, args...)}}}
 }
 
-// program is the validated content of a Start.
+// program is the validated content of a Start, as a record has it.
 type program struct {
-	start     *nodepb.Start // nil once the agent has it
-	processes []allocate.Process
-	size      int      // ranks of the whole job
-	replicas  int      // of each rank; 0: 1
-	spares    int      // process numbers beyond those that the job begins with
-	replaced  []uint32 // by the processes with spare numbers so far: the numbers of those in whose places they are
-	argv      []string
-	outputs   []string
-	input     bool
-	hosts     []watch.Host // all hosts of the job at its start here; empty: they do not watch each other
-	gossip    gossip.Config
+	Processes []place
+	Size      int      // ranks of the whole job
+	Replicas  int      // of each rank; 0: 1
+	Spares    int      // process numbers beyond those that the job begins with
+	Replaced  []uint32 // by the processes with spare numbers so far: the numbers of those in whose places they are
+	Argv      []string
+	Outputs   []string
+	Input     bool
+	Hosts     []watch.Host // all hosts of the job at its start here; empty: they do not watch each other
+	Gossip    gossip.Config
 }
 
 // first returns how many processes the job begins with, which is the first spare number.
-func (p *program) first() int { return p.size * max(1, p.replicas) }
+func (p *program) first() int { return p.Size * max(1, p.Replicas) }
 
 // numbers returns how many process numbers the job has.
-func (p *program) numbers() int { return p.first() + p.spares }
+func (p *program) numbers() int { return p.first() + p.Spares }
 
 // has reports whether the job has a process.
 func (p *program) has(q allocate.Process) bool {
-	if spare := q.Rank - p.first(); p.spares > 0 && spare >= 0 {
-		return spare < len(p.replaced) && q.Copy == 0
+	if spare := q.Rank - p.first(); p.Spares > 0 && spare >= 0 {
+		return spare < len(p.Replaced) && q.Copy == 0
 	}
-	return q.Rank < p.size && q.Copy <= allocate.MaxProcesses && (p.replicas <= 1 || q.Copy < p.replicas)
+	return q.Rank < p.Size && q.Copy <= allocate.MaxProcesses && (p.Replicas <= 1 || q.Copy < p.Replicas)
 }
 
 // seat returns the rank and the replica of a process of a job with replicas.
 func (p *program) seat(q allocate.Process) allocate.Process {
-	if spare := q.Rank - p.first(); p.replicas > 1 && spare >= 0 {
-		lost := int(p.replaced[spare])
-		return allocate.Process{Rank: lost % p.size, Copy: lost / p.size}
+	if spare := q.Rank - p.first(); p.Replicas > 1 && spare >= 0 {
+		lost := int(p.Replaced[spare])
+		return allocate.Process{Rank: lost % p.Size, Copy: lost / p.Size}
 	}
 	return q
 }
 
 // listens reports whether a process here reads the input.
 func (p *program) listens() bool {
-	return p.input && slices.ContainsFunc(p.processes, func(q allocate.Process) bool { return q.Rank == 0 })
+	return p.Input && slices.ContainsFunc(p.Processes, func(q allocate.Process) bool { return q.Rank == 0 })
 }
 
 func programOf(m *nodepb.Start, job overlay.JobID) (program, error) {
 	environment := nodepb.Words(m.Environment)
-	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), spares: int(m.Spares), replaced: m.Replacements, argv: nodepb.Words(m.Argv), outputs: nodepb.Words(m.Outputs), input: m.Input}
+	p := program{Size: int(m.Size), Replicas: int(m.Replicas), Spares: int(m.Spares), Replaced: m.Replacements, Argv: nodepb.Words(m.Argv), Outputs: nodepb.Words(m.Outputs), Input: m.Input}
 	key, err := jobkey.Parse(m.JobKey)
 	if err != nil {
 		return p, err
@@ -152,12 +151,12 @@ func programOf(m *nodepb.Start, job overlay.JobID) (program, error) {
 		return p, fmt.Errorf("%d spare numbers for %d ranks of %d replicas each; at most %d processes", m.Spares, m.Size, m.Replicas, allocate.MaxProcesses)
 	case len(m.Replacements) > int(m.Spares) || slices.ContainsFunc(m.Replacements, func(q uint32) bool { return int(q) >= p.first() }):
 		return p, fmt.Errorf("processes with %d spare numbers replace %v of %d", m.Spares, m.Replacements, p.first())
-	case len(p.argv) == 0 || p.argv[0] == "":
+	case len(p.Argv) == 0 || p.Argv[0] == "":
 		return p, errors.New("no program to run")
-	case tooLong(p.argv) || tooLong(environment):
+	case tooLong(p.Argv) || tooLong(environment):
 		return p, fmt.Errorf("arguments or environment have more than %d bytes or a zero byte among them", maxText)
-	case len(p.outputs) > maxFiles:
-		return p, fmt.Errorf("%d output files; at most %d", len(p.outputs), maxFiles)
+	case len(p.Outputs) > maxFiles:
+		return p, fmt.Errorf("%d output files; at most %d", len(p.Outputs), maxFiles)
 	case slices.ContainsFunc(environment, func(v string) bool { return strings.Index(v, "=") < 1 }):
 		return p, errors.New("an environment that is not NAME=VALUE")
 	}
@@ -165,18 +164,18 @@ func programOf(m *nodepb.Start, job overlay.JobID) (program, error) {
 	for _, q := range m.Processes {
 		one := allocate.Process{Rank: int(q.Rank), Copy: int(q.Copy)}
 		if !p.has(one) || seen[one] {
-			return p, fmt.Errorf("rank %d, replica %d of a job of %d ranks is there twice or not at all", one.Rank, one.Copy, p.size)
+			return p, fmt.Errorf("rank %d, replica %d of a job of %d ranks is there twice or not at all", one.Rank, one.Copy, p.Size)
 		}
 		seen[one] = true
 		if one.Rank == 0 {
 			readers++
 		}
-		p.processes = append(p.processes, one)
+		p.Processes = append(p.Processes, one)
 	}
-	if p.input && readers > 1 {
+	if p.Input && readers > 1 {
 		return p, fmt.Errorf("%d replicas of rank 0 on one node: only one can read the input", readers)
 	}
-	for _, name := range p.outputs {
+	for _, name := range p.Outputs {
 		if err := checkName(name); err != nil {
 			return p, fmt.Errorf("output file: %w", err)
 		}
@@ -184,10 +183,10 @@ func programOf(m *nodepb.Start, job overlay.JobID) (program, error) {
 	if err := jobagent.CheckLimits(m.Limits); err != nil {
 		return p, err
 	}
-	if p.hosts, p.gossip, err = hostsOf(m); err != nil {
+	if p.Hosts, p.Gossip, err = hostsOf(m); err != nil {
 		return p, err
 	}
-	_, err = jobgroups.Parse(m.Groups, p.size)
+	_, err = jobgroups.Parse(m.Groups, p.Size)
 	return p, err
 }
 

@@ -13,7 +13,9 @@
 // authenticates nothing; a session with the certificates of both helpers runs over it (package
 // control).
 //
-// State is in memory: the reservations belong to the goroutine of NodeService.Serve. The processes
+// State is in memory: the reservations, what became of each, and the watches of jobs belong to the goroutine of
+// NodeService.Serve, which waits for nobody. A job agent is started, dialled and heard by a goroutine of its own, and
+// written to by those of streams. The processes
 // of a reservation run under a job agent, a process of its own (package jobagent), so they survive
 // the end of a node service; the next one with the same folder takes them over. On disk are the
 // store of chunks, and for each reservation with an agent a record and a socket; the agent keeps

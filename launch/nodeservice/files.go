@@ -87,8 +87,8 @@ func (c *conversation) admitFile(m *nodepb.Manifest) error {
 	if err := checkName(string(m.Name)); err != nil {
 		return err
 	}
-	if b.begun.Load() != nil {
-		return fmt.Errorf("%s comes after the start of the job", m.Name)
+	if m.Size > stage.MaxFile {
+		return fmt.Errorf("%s has %d bytes; at most %d", m.Name, m.Size, int64(stage.MaxFile))
 	}
 	store, err := c.k.openStore()
 	if err != nil {
@@ -97,20 +97,8 @@ func (c *conversation) admitFile(m *nodepb.Manifest) error {
 	if _, err := b.home(); err != nil {
 		return &diskError{err}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case m.Size > stage.MaxFile:
-		return fmt.Errorf("%s has %d bytes; at most %d", m.Name, m.Size, int64(stage.MaxFile))
-	case b.files >= maxFiles:
-		return fmt.Errorf("%d files are staged; no more are taken", b.files)
-	case b.bytes+int64(m.Size) > c.k.opts.Limit:
-		return fmt.Errorf("%w: the files of this job have %d bytes with %s, but the node accepts %d; ask its owner for a higher limit (node_service.limit)", stage.ErrFull, b.bytes+int64(m.Size), m.Name, c.k.opts.Limit)
-	}
-	b.files++
-	b.bytes += int64(m.Size)
-	c.incoming.store = store.Of(b.who.Identity())
-	return nil
+	c.incoming.store = store.Of(b.Who.Identity())
+	return c.k.try(func(time.Time) error { return b.admitFile(string(m.Name), int64(m.Size)) })
 }
 
 // askFor requests chunks, or stores the file when none is missing.
@@ -194,31 +182,30 @@ func (c *conversation) assemble() {
 // sendFile sends the file to the agent, chunk by chunk.
 func (c *conversation) sendFile() error {
 	f, b := &c.incoming, c.b
-	if _, err := b.home(); err != nil {
+	agent, err := b.home()
+	if err != nil {
 		return err
 	}
 	select { // discards the answer about a file of an earlier stream
-	case <-b.staged:
+	case <-agent.staged:
 	default:
 	}
 	part := func(p *nodepb.StagePart) {
 		p.Name, p.Mode = []byte(f.name), uint32(f.mode)
 		b.sendAgent(&nodepb.ToAgent{Say: &nodepb.ToAgent_File{File: p}})
 	}
-	err := f.store.Each(f.file, func(chunk []byte) error {
+	err = f.store.Each(f.file, func(chunk []byte) error {
 		part(&nodepb.StagePart{Data: chunk})
 		return nil
 	})
 	part(&nodepb.StagePart{End: err == nil, Drop: err != nil})
 	select {
-	case staged := <-b.staged:
+	case staged := <-agent.staged:
 		if err == nil && len(staged.Fault) > 0 {
 			err = errors.New(string(staged.Fault))
 		}
-	case <-b.agentGone:
+	case <-agent.gone:
 		err = jobagent.ErrGone
-	case <-b.free.done:
-		err = errOver
 	case <-time.After(stageTime):
 		err = fmt.Errorf("%w: the job agent did not write it within %v", overlay.ErrTimeout, stageTime)
 	}

@@ -145,11 +145,7 @@ func TestAgentsOfNoConduct(t *testing.T) {
 				h.do(func(time.Time) {
 					ended = true
 					for _, b := range h.bookings {
-						select {
-						case <-b.agentGone:
-						default:
-							ended = false
-						}
+						ended = ended && b.agent.hasEnded()
 					}
 				})
 				return ended
@@ -199,7 +195,7 @@ func TestAgentsAreHeardAtTheirRate(t *testing.T) {
 		begin := time.Now()
 		c := newConduct(begin)
 		c.faulted = true // and so the messages are passed over
-		if err := (&booking{leave: make(chan struct{})}).hear(link, c); !errors.Is(err, io.EOF) {
+		if err := (&agent{left: make(chan struct{})}).hear(link, c); !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
 		want := time.Duration(float64(count*(len(said)+messageCost)-agentBurst) / agentRate * float64(time.Second))

@@ -123,15 +123,15 @@ type NodeService struct {
 	node     *reserve.Node
 	bookings map[reserve.Key]*booking
 	stopping bool
+	watches  map[overlay.JobID]*watch.Watch
 
 	starter  Starter
 	accounts jobAccounts // none if jobs run in this process's own
 	offers   atomic.Bool // the owner's policy permits jobs
 
-	mu      sync.Mutex // guards the fields below
-	store   *stage.Store
-	lock    *os.File                       // of the store's folder
-	watches map[overlay.JobID]*watch.Watch // written by Serve's goroutine and those of watches
+	mu    sync.Mutex // guards the fields below
+	store *stage.Store
+	lock  *os.File // of the store's folder
 }
 
 // NewNodeService returns a node service; run it with Serve.
@@ -178,7 +178,7 @@ func (k *NodeService) Serve(ctx context.Context) error {
 		case <-end:
 			end, k.stopping = nil, true
 			for _, b := range k.bookings {
-				if k.opts.EndJobs || b.program == nil || b.ending {
+				if k.opts.EndJobs || !b.Started || b.ending {
 					k.end(b, "the helper of its node was stopped", time.Now())
 				} else {
 					k.leave(b)
@@ -192,16 +192,13 @@ func (k *NodeService) Serve(ctx context.Context) error {
 
 // leave leaves a job to the next node service.
 func (k *NodeService) leave(b *booking) {
-	b.mu.Lock()
-	b.left = true
-	if b.link != nil {
-		b.link.Close()
+	close(b.agent.left)
+	if link := b.agent.link; link != nil {
+		link.Close()
 	}
-	b.mu.Unlock()
-	close(b.leave)
 	b.idle(watch.ErrHandedOver)
-	delete(k.bookings, b.key)
-	k.log.Info("job left to the next helper", "job", string(b.ask.Job), "by", b.who.Identity(), "for", k.opts.Orphan)
+	delete(k.bookings, b.Ask.Key)
+	k.log.Info("job left to the next helper", "job", string(b.Ask.Job), "by", b.Who.Identity(), "for", k.opts.Orphan)
 }
 
 // wait returns how long it takes until the next deadline.
@@ -229,7 +226,7 @@ func (k *NodeService) tick(now time.Time) {
 		}
 	}
 	for _, b := range k.bookings { // held ones expire without an action
-		if b.program == nil && !k.node.Has(b.key) {
+		if !b.Started && !k.node.Has(b.Ask.Key) {
 			b.finish()
 		}
 	}
@@ -238,30 +235,33 @@ func (k *NodeService) tick(now time.Time) {
 // end ends a booking in any state. why is the reason that is sent to its submitter; empty if the
 // submitter itself asked for the end.
 func (k *NodeService) end(b *booking, why string, now time.Time) {
-	if k.node.Has(b.key) {
-		_, actions := k.node.Receive(b.who.requester(), reserve.Cancel{Key: b.key}, now)
+	if k.node.Has(b.Ask.Key) {
+		_, actions := k.node.Receive(b.Who.requester(), reserve.Cancel{Key: b.Ask.Key}, now)
 		k.act(actions, why)
 	}
 	if b.stream == nil || why == "" {
 		b.release()
 	} else {
-		time.AfterFunc(endAckTimeout, b.release)
+		time.AfterFunc(endAckTimeout, func() { k.do(func(time.Time) { b.release() }) })
 	}
 	if why != "" {
-		k.log.Info("reservation ended", "job", string(b.ask.Job), "by", b.who.Identity(), "reason", why)
+		k.log.Info("reservation ended", "job", string(b.Ask.Job), "by", b.Who.Identity(), "reason", why)
 	}
 }
 
-// act carries out the actions of the reservations' state machine; why is the reason for those that
-// kill.
+// act carries out the actions of the reservations' state machine, but for jobs that were left to the next node service;
+// why is the reason for those that kill.
 func (k *NodeService) act(actions []reserve.Action, why string) {
 	for _, a := range actions {
 		switch a := a.(type) {
 		case reserve.Launch:
-			b := k.bookings[a.Key]
-			k.work.Go(b.launch)
+			if b := k.bookings[a.Key]; b != nil {
+				b.launch()
+			}
 		case reserve.Kill:
-			k.bookings[a.Key].kill(why)
+			if b := k.bookings[a.Key]; b != nil {
+				b.kill(why)
+			}
 		}
 	}
 }
@@ -278,18 +278,23 @@ func (k *NodeService) do(f func(now time.Time)) error {
 	}
 }
 
+// try is do for what can fail.
+func (k *NodeService) try(f func(now time.Time) error) error {
+	var err error
+	ended := k.do(func(now time.Time) { err = f(now) })
+	return cmp.Or(ended, err)
+}
+
 // SetPolicy changes the policy for new reservations; existing ones keep what they were granted. It
 // waits for Serve to start, and fails when it has ended.
 func (k *NodeService) SetPolicy(policy reserve.Policy) error {
-	var err error
-	if ended := k.do(func(time.Time) {
-		if err = k.node.SetPolicy(policy); err == nil {
+	return k.try(func(time.Time) error {
+		err := k.node.SetPolicy(policy)
+		if err == nil {
 			k.offers.Store(policy.Jobs > 0)
 		}
-	}); ended != nil {
-		return ended
-	}
-	return err
+		return err
+	})
 }
 
 // openStore returns the store, and opens it at the first call. Only one node service at a time can
@@ -383,16 +388,16 @@ func (k *NodeService) list(who Asker) (*nodepb.JobsResponse, error) {
 				continue
 			}
 			j := &nodepb.JobHere{
-				Job: string(s.Job), State: string(s.State), By: b.who.Node.Key(), User: strings.TrimSuffix(b.who.Identity(), "@"+b.who.Node.Key()), Uid: b.who.UID,
+				Job: string(s.Job), State: string(s.State), By: b.Who.Node.Key(), User: strings.TrimSuffix(b.Who.Identity(), "@"+b.Who.Node.Key()), Uid: b.Who.UID,
 				Processes: uint32(s.Processes), AgeMs: uint64(now.Sub(s.Since).Milliseconds()),
 			}
 			if !s.Until.IsZero() {
 				j.LeaseMs = uint64(max(s.Until.Sub(now), 0).Milliseconds())
 			}
-			if p := b.program; p != nil {
-				j.Ranks, j.Replicas, j.Places = uint32(p.size), uint32(p.replicas), b.live(p)
-				if mayKill(who, b.who) {
-					some, size := listedArgs(p.argv, left)
+			if b.Started {
+				j.Ranks, j.Replicas, j.Places = uint32(b.Size), uint32(b.Replicas), b.live()
+				if mayKill(who, b.Who) {
+					some, size := listedArgs(b.Argv, left)
 					j.Argv, left = nodepb.Bytes(some), left-size
 				}
 			}
@@ -414,9 +419,9 @@ func (k *NodeService) killJob(who Asker, job overlay.JobID) (*nodepb.KillRespons
 	err := k.do(func(now time.Time) {
 		for _, b := range k.bookings {
 			switch {
-			case b.ask.Job != job:
-			case !mayKill(who, b.who):
-				denied = b.who.Identity()
+			case b.Ask.Job != job:
+			case !mayKill(who, b.Who):
+				denied = b.Who.Identity()
 			default:
 				r.Reservations++
 				k.end(b, "ended by "+who.Identity(), now)

@@ -2,6 +2,7 @@ package nodeservice
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -500,17 +501,15 @@ func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 	if _, err := b.home(); err != nil {
 		t.Fatal(err)
 	}
-	b.mu.Lock()
-	link := b.link
-	b.link = nil // messages to the agent are lost
-	b.mu.Unlock()
+	var link *jobagent.Link
+	h.do(func(time.Time) { link, b.agent.link = b.agent.link, nil }) // messages to the agent are lost
 	c.runs("echo up", nil)
 	if m := c.hear(); m.GetCommitted() == nil {
 		t.Fatalf("committed, the node says %v", m)
 	}
 	stopped := make(chan struct{})
 	go func() { h.stop(); close(stopped) }()
-	testkit.Until(h.t, "the node service to leave the job", b.isLeft)
+	testkit.Until(h.t, "the node service to leave the job", b.agent.isLeft)
 	link.Close()
 	testkit.Receive(t, "the node service's end", stopped)
 	next := newHost(t, func(o *Options) { o.EndJobs, o.Store = false, h.opts.Store })
@@ -523,6 +522,92 @@ func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 	if got.exits[0].GetSignal() != "KILL" || !strings.Contains(got.ended, "before it had the processes started") {
 		t.Errorf("%+v", got)
 	}
+	next.empty()
+}
+
+// A job whose agent has died between its files and its start, or was not told what to run, ends with that as the reason.
+func TestAgentThatDoesNotLaunch(t *testing.T) {
+	h := newHost(t, nil)
+	agentOf := func(c *talk) (a *agent) {
+		h.do(func(time.Time) { a = h.bookings[reserve.Key(c.id)].agent })
+		return a
+	}
+	c := h.talk().booked()
+	c.brings("file", "content")
+	a := agentOf(c)
+	h.starter.Kill(a.name)
+	testkit.Receive(t, "the agent's end", a.gone)
+	c.runs("sleep 1000", nil)
+	if got := c.listen(); got.exits[0].GetSignal() != "KILL" || !strings.Contains(got.ended, "its job agent was killed") || !got.over {
+		t.Errorf("%+v", got)
+	}
+	c = h.talk().booked()
+	c.brings("file", "content")
+	a = agentOf(c)
+	var link *jobagent.Link
+	h.do(func(time.Time) { link, a.link = a.link, nil }) // messages to the agent are lost
+	c.runs("sleep 1000", nil)
+	for c.hear().GetCommitted() == nil { // the launch is before it
+	}
+	link.Close()
+	if got := c.listen(); got.exits[0].GetSignal() != "KILL" || !strings.Contains(got.ended, "before it had the processes started") || !got.over {
+		t.Errorf("%+v", got)
+	}
+	h.empty()
+}
+
+// failsOnce is a Starter that starts no agent at first.
+type failsOnce struct {
+	ownAccount
+	failed bool
+}
+
+func (f *failsOnce) Start(who Asker, folder string, s jobagent.Spec) (Account, error) {
+	if !f.failed {
+		f.failed = true
+		return Account{}, errors.New("not now")
+	}
+	return f.ownAccount.Start(who, folder, s)
+}
+
+// An agent that could not be started is started when it is needed again.
+func TestAgentThatDoesNotStart(t *testing.T) {
+	h := newHost(t, func(o *Options) { o.Starter = &failsOnce{} })
+	c := h.talk().booked()
+	if m := c.start(&nodepb.Start{Argv: nodepb.Bytes([]string{"true"})}); !strings.Contains(string(m.GetRefused().GetText()), "not now") {
+		t.Errorf("the node says %v", m)
+	}
+	c.runs("echo up", nil)
+	if got := c.listen(); got.out != "up\n" || !got.over {
+		t.Errorf("%+v", got)
+	}
+	h.empty()
+}
+
+// What a node service has left to the next one it does not remove, whatever is still heard of it.
+func TestLeftToTheNext(t *testing.T) {
+	h := newHost(t, func(o *Options) { o.EndJobs = false })
+	c := h.talk().booked()
+	c.runs("sleep 1000", nil)
+	for c.hear().GetCommitted() == nil {
+	}
+	h.do(func(time.Time) {
+		b := h.bookings[reserve.Key(c.id)]
+		h.leave(b)
+		b.isOver("")
+		b.release()
+		if b.ending {
+			t.Error("it removes a job that it has left")
+		}
+	})
+	h.stop()
+	next := newHost(t, func(o *Options) { o.EndJobs, o.Store = false, h.opts.Store })
+	c.h = next
+	c.open()
+	if m := c.attach(0); m.GetAttached() == nil {
+		t.Errorf("attached, the node says %v", m)
+	}
+	c.cancel()
 	next.empty()
 }
 

@@ -1,7 +1,6 @@
 package nodeservice
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/gossip"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/watch"
@@ -30,21 +28,11 @@ type record struct {
 	Account   Account
 	Started   bool
 	Committed bool
-	Since     time.Time // when it was
+	Since     time.Time    // when it was
+	Joined    []watch.Host // hosts that have joined a job with spares since it started
+	Dead      []string     // hosts of such a job that its watch here has taken for dead
 
-	// Of the program, once it was started.
-	Processes []place
-	Size      int
-	Replicas  int
-	Spares    int
-	Replaced  []uint32
-	Argv      []string
-	Outputs   []string
-	Input     bool
-	Hosts     []watch.Host
-	Joined    []watch.Host
-	Dead      []string
-	Gossip    gossip.Config
+	program // once it was started
 }
 
 // readRecord reads a record. What a disk has damaged is refused.
@@ -58,12 +46,11 @@ func readRecord(text []byte) (r record, err error) {
 	case len(r.Argv) == 0:
 		return r, errors.New("no program")
 	}
-	p := &program{size: r.Size, replicas: r.Replicas, spares: r.Spares, replaced: r.Replaced}
-	if len(r.Replaced) > r.Spares || slices.ContainsFunc(r.Replaced, func(q uint32) bool { return int(q) >= p.first() }) {
-		return r, fmt.Errorf("processes with %d spare numbers replace %v of %d", r.Spares, r.Replaced, p.first())
+	if len(r.Replaced) > r.Spares || slices.ContainsFunc(r.Replaced, func(q uint32) bool { return int(q) >= r.first() }) {
+		return r, fmt.Errorf("processes with %d spare numbers replace %v of %d", r.Spares, r.Replaced, r.first())
 	}
 	for _, q := range r.Processes {
-		if q.Rank < 0 || q.Copy < 0 || !p.has(q) {
+		if q.Rank < 0 || q.Copy < 0 || !r.has(q) {
 			return r, fmt.Errorf("rank %d, replica %d of a job of %d ranks", q.Rank, q.Copy, r.Size)
 		}
 	}
@@ -79,26 +66,14 @@ func (k *NodeService) recordFile(name string) string {
 	return filepath.Join(k.agents(), name+recordSuffix)
 }
 
-// note writes the booking's record, unless that is being removed or is gone: it would stay for ever. Only
-// Serve's goroutine calls it.
+// note writes the booking's record, unless there is no agent yet, or the record is being removed or is gone: it would stay
+// for ever. A job whose record cannot be written ends with this helper.
 func (b *booking) note() {
-	if !b.ending {
-		b.writeRecord()
+	if b.ending || b.agent == nil {
+		return
 	}
-}
-
-// writeRecord writes the booking's record, which may not be one that ends. A job whose record cannot be
-// written ends with this helper. Calls must not overlap.
-func (b *booking) writeRecord() {
-	b.mu.Lock()
-	folder := b.folder
-	b.mu.Unlock()
-	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: folder, Account: *cmp.Or(b.account, &Account{}), Committed: b.committed, Since: b.since, Joined: b.joined, Dead: b.dead}
-	if p := b.begun.Load(); p != nil {
-		r.Started, r.Processes, r.Size, r.Replicas, r.Spares, r.Replaced, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.replicas, p.spares, p.replaced, p.argv, p.outputs, p.input, p.hosts, p.gossip
-	}
-	text, err := json.Marshal(r)
-	file := b.k.recordFile(b.name)
+	text, err := json.Marshal(b.record)
+	file := b.k.recordFile(b.agent.name)
 	if err == nil {
 		err = os.WriteFile(file+".new", text, 0o600)
 	}
@@ -106,14 +81,14 @@ func (b *booking) writeRecord() {
 		err = os.Rename(file+".new", file)
 	}
 	if err != nil {
-		b.k.log.Warn("a job will not outlive this helper", "job", string(b.ask.Job), "error", err)
+		b.k.log.Warn("a job will not outlive this helper", "job", string(b.Ask.Job), "error", err)
 	}
 }
 
 // adopt takes over the bookings of the previous node service, which may have been killed, and
 // removes files that belong to no booking. Serve's goroutine calls it first.
 func (k *NodeService) adopt() {
-	owned := map[string]bool{} // folders
+	owned := map[string]bool{} // folders of jobs, and names of agents
 	files, _ := os.ReadDir(k.agents())
 	for _, f := range files {
 		name, is := strings.CutSuffix(f.Name(), recordSuffix)
@@ -130,7 +105,7 @@ func (k *NodeService) adopt() {
 			os.Remove(k.recordFile(name))
 			continue
 		}
-		owned[filepath.Base(r.Folder)] = true
+		owned[filepath.Base(r.Folder)], owned[name] = true, true
 		k.adoptOne(name, r)
 	}
 	folders, _ := os.ReadDir(k.jobs())
@@ -140,46 +115,34 @@ func (k *NodeService) adopt() {
 		}
 	}
 	for _, f := range files { // sockets without a booking
-		if b := k.named(strings.TrimSuffix(strings.TrimSuffix(f.Name(), ".new"), recordSuffix)); b == nil {
+		if !owned[strings.TrimSuffix(strings.TrimSuffix(f.Name(), ".new"), recordSuffix)] {
 			os.Remove(filepath.Join(k.agents(), f.Name()))
 		}
 	}
 }
 
-func (k *NodeService) named(name string) *booking {
-	for _, b := range k.bookings {
-		if b.name == name {
-			return b
-		}
-	}
-	return nil
-}
-
 // adoptOne takes over a booking. It ends a booking that had not started.
 func (k *NodeService) adoptOne(name string, r record) {
-	b := k.newBooking(r.Who, r.Ask)
-	b.name, b.hold, b.committed, b.since, b.folder, b.joined, b.dead = name, r.Hold, r.Committed, r.Since, r.Folder, r.Joined, r.Dead
 	if _, own := k.starter.(*ownAccount); !own && r.Account == (Account{}) { // an earlier version wrote the record
 		r.Account.UID = ownerOf(r.Folder)
 	}
-	b.occupy(r.Account)
-	now := time.Now()
-	k.bookings[b.key] = b
-	k.work.Go(func() { b.readAgent(nil) })
-	if !r.Started {
-		b.closed = true
+	b := k.newBooking(r)
+	b.agent = newAgent(b)
+	b.agent.name = name
+	close(b.agent.ready)
+	k.accounts.begin(b.Account, b.Who)
+	k.bookings[b.Ask.Key] = b
+	k.work.Go(func() { b.agent.serve(nil) })
+	if !b.Started {
 		b.finish()
 		return
 	}
-	p := &program{processes: r.Processes, size: r.Size, replicas: r.Replicas, spares: r.Spares, replaced: r.Replaced, argv: r.Argv, outputs: r.Outputs, input: r.Input, hosts: r.Hosts, gossip: r.Gossip}
-	b.program = p
-	b.begun.Store(p)
+	now := time.Now()
 	b.orphan = now.Add(k.opts.Orphan)
-	k.node.Adopt(b.hold, b.who.requester(), b.ask, p.processes, b.committed, now)
-	b.reportAbsent(p)
-	if b.committed {
+	k.node.Adopt(b.Hold, b.Who.requester(), b.Ask, b.Processes, b.Committed, now)
+	k.work.Go(b.deaths(b.absent(), absentReplica))
+	if b.Committed {
 		k.watchNodes(b)
 	}
-	k.work.Go(b.run)
-	k.log.Info("job taken over", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(p.processes))
+	k.log.Info("job taken over", "job", string(b.Ask.Job), "by", b.Who.Identity(), "processes", len(b.Processes))
 }

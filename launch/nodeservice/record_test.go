@@ -34,12 +34,12 @@ func FuzzRecord(f *testing.F) {
 		if err != nil || !r.Started {
 			return
 		}
-		p := &program{processes: r.Processes, size: r.Size, replicas: r.Replicas, spares: r.Spares, replaced: r.Replaced}
+		p := r.program
 		if p.numbers() < 1 || p.numbers() < p.first() {
 			t.Errorf("%d process numbers, the first %d", p.numbers(), p.first())
 		}
-		for _, q := range p.processes {
-			if seat := p.seat(q); p.replicas > 1 && (seat.Rank < 0 || seat.Rank >= p.size) {
+		for _, q := range p.Processes {
+			if seat := p.seat(q); p.Replicas > 1 && (seat.Rank < 0 || seat.Rank >= p.Size) {
 				t.Errorf("%v is in the place of %v", q, seat)
 			}
 		}

@@ -114,8 +114,8 @@ func TestJoin(t *testing.T) {
 	refused(c, joins("nowhere", 2), "nowhere")
 	h.do(func(time.Time) {
 		for _, b := range h.bookings {
-			if len(b.joined) != 1 || b.joined[0].Node != (overlay.NodeID{Site: "there", Name: "n2"}) || len(b.joined[0].Ranks) != 1 {
-				t.Errorf("%v have joined", b.joined)
+			if len(b.Joined) != 1 || b.Joined[0].Node != (overlay.NodeID{Site: "there", Name: "n2"}) || len(b.Joined[0].Ranks) != 1 {
+				t.Errorf("%v have joined", b.Joined)
 			}
 		}
 	})
@@ -167,7 +167,7 @@ func TestTakenForDead(t *testing.T) {
 	if err := b.join(&nodepb.Join{Node: &nodepb.NodeOfJob{Node: "there/n4"}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(h.recordFile(b.name)); !os.IsNotExist(err) {
+	if _, err := os.Stat(h.recordFile(b.agent.name)); !os.IsNotExist(err) {
 		t.Errorf("the record of a job that is gone: %v", err)
 	}
 }

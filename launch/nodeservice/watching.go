@@ -38,40 +38,32 @@ func hostsOf(m *nodepb.Start) ([]watch.Host, gossip.Config, error) {
 // watchNodes starts failure detection among the job's nodes, from its commit on. Only Serve's
 // goroutine calls it.
 func (k *NodeService) watchNodes(b *booking) {
-	p := b.program
-	k.mu.Lock()
-	watched := k.watches[b.ask.Job] != nil
-	k.mu.Unlock()
-	hosts := slices.Concat(p.hosts, b.joined)
-	if len(hosts) < 2 && (len(hosts) == 0 || p.spares == 0) || k.opts.Reach == nil || watched {
+	job, spares, hosts := b.Ask.Job, b.Spares, slices.Concat(b.Hosts, b.Joined)
+	if len(hosts) < 2 && (len(hosts) == 0 || spares == 0) || k.opts.Reach == nil || k.watches[job] != nil {
 		return
 	}
 	w, err := watch.New(watch.Config{
-		Self: k.opts.Node, Since: b.since, Hosts: hosts, Gossip: p.gossip, Log: k.log.With("job", string(b.ask.Job)),
-		Carrier: &carrier{k, b.ask.Job},
+		Self: k.opts.Node, Since: b.Since, Hosts: hosts, Gossip: b.Gossip, Log: k.log.With("job", string(job)),
+		Carrier: &carrier{k, job},
 		Dead: func(h watch.Host, why string) {
 			if k.opts.Dead != nil {
-				k.opts.Dead(b.ask.Job, h.Ranks, why)
+				k.opts.Dead(job, h.Ranks, why)
 			}
-			if p.spares > 0 {
+			if spares > 0 {
 				b.takeForDead(h.Node)
 			}
 		},
 	})
 	if err != nil {
-		k.log.Warn("no helper watches the nodes of a job", "job", string(b.ask.Job), "error", err)
+		k.log.Warn("no helper watches the nodes of a job", "job", string(job), "error", err)
 		return
 	}
-	k.mu.Lock()
-	k.watches[b.ask.Job] = w
-	k.mu.Unlock()
+	k.watches[job] = w
 	k.work.Go(func() {
 		w.Serve(b.busy)
-		k.mu.Lock()
-		delete(k.watches, b.ask.Job)
-		k.mu.Unlock()
+		k.do(func(time.Time) { delete(k.watches, job) })
 		if k.opts.Forget != nil {
-			k.opts.Forget(b.ask.Job)
+			k.opts.Forget(job)
 		}
 	})
 }
@@ -79,16 +71,16 @@ func (k *NodeService) watchNodes(b *booking) {
 // absent returns the numbers of the processes that a job with replicas lacks: a pinned rank 0 has only
 // one replica.
 func (p *program) absent() (all []uint32) {
-	if p.replicas < 2 || len(p.hosts) == 0 {
+	if p.Replicas < 2 || len(p.Hosts) == 0 {
 		return nil
 	}
 	there := map[uint32]bool{}
-	for _, h := range p.hosts {
+	for _, h := range p.Hosts {
 		for _, n := range h.Ranks {
 			there[n] = true
 		}
 	}
-	for n := range uint32(p.size) * uint32(p.replicas) {
+	for n := range uint32(p.Size) * uint32(p.Replicas) {
 		if !there[n] {
 			all = append(all, n)
 		}
@@ -96,102 +88,91 @@ func (p *program) absent() (all []uint32) {
 	return all
 }
 
-// reportAbsent reports the processes that the job lacks as dead, so that its processes here need not
-// look for them.
-func (b *booking) reportAbsent(p *program) {
-	absent := p.absent()
-	if len(absent) == 0 || b.k.opts.Dead == nil || b.k.opts.Forget == nil {
-		return
+// absentReplica is why an absent process counts as dead, so that the processes here need not look for it.
+const absentReplica = "the job has no such replica, as rank 0 is pinned"
+
+// deaths returns what reports processes as dead, which may block. They are forgotten once no process of the job is left
+// here, or this node service is not in charge any more.
+func (b *booking) deaths(processes []uint32, why string) (report func()) {
+	job, opts, first := b.Ask.Job, b.k.opts, !b.forgets
+	if len(processes) == 0 || opts.Dead == nil || opts.Forget == nil {
+		return func() {}
 	}
-	b.k.opts.Dead(b.ask.Job, absent, "the job has no such replica, as rank 0 is pinned")
-	b.forgetAtEnd()
+	b.forgets = true
+	return func() {
+		opts.Dead(job, processes, why)
+		if first {
+			context.AfterFunc(b.busy, func() { opts.Forget(job) })
+		}
+	}
 }
 
 // reportDead reports processes that have died, as the submitter says. Their own node's helper knows of
-// those only that had joined the job.
+// those only that had joined the job. Any goroutine but Serve's may call it.
 func (b *booking) reportDead(m *nodepb.Dead) error {
-	p := b.begun.Load()
-	switch {
-	case p == nil || p.replicas < 2 && p.spares == 0:
-		return errors.New("deaths, and no process of a job with replicas or spares was started here")
-	case len(m.Processes) > p.numbers():
-		return fmt.Errorf("the death of %d processes of %d", len(m.Processes), p.numbers())
-	}
-	for _, n := range m.Processes {
-		if int(n) >= p.numbers() {
-			return fmt.Errorf("the death of process %d of %d", n, p.numbers())
+	report := func() {}
+	err := b.k.try(func(time.Time) error {
+		switch {
+		case !b.Started || b.Replicas < 2 && b.Spares == 0:
+			return errors.New("deaths, and no process of a job with replicas or spares was started here")
+		case len(m.Processes) > b.numbers():
+			return fmt.Errorf("the death of %d processes of %d", len(m.Processes), b.numbers())
 		}
-	}
-	if b.k.opts.Dead != nil && b.k.opts.Forget != nil {
-		b.k.opts.Dead(b.ask.Job, m.Processes, fmt.Sprintf("its launcher says: %.200s", m.Why))
-		b.forgetAtEnd()
-	}
-	return nil
+		for _, n := range m.Processes {
+			if int(n) >= b.numbers() {
+				return fmt.Errorf("the death of process %d of %d", n, b.numbers())
+			}
+		}
+		report = b.deaths(m.Processes, fmt.Sprintf("its launcher says: %.200s", m.Why))
+		return nil
+	})
+	report()
+	return err
 }
 
-// join has another node watched, which joins the job.
+// join has another node watched, which joins the job. Any goroutine but Serve's may call it.
 func (b *booking) join(m *nodepb.Join) error {
 	node, err := overlay.ParseNodeID(m.GetNode().GetNode())
 	if err != nil {
 		return err
 	}
 	h := watch.Host{Node: node, Ranks: m.Node.Ranks}
-	doErr := b.k.do(func(time.Time) { err = b.admit(h) })
-	return errors.Join(doErr, err)
-}
-
-// admit is join on Serve's goroutine.
-func (b *booking) admit(h watch.Host) error {
-	p := b.program
-	if p == nil || !b.committed || p.spares == 0 {
-		return fmt.Errorf("%v joins, and no job with spares was committed here", h.Node)
-	}
 	is := func(o watch.Host) bool { return o.Node == h.Node }
-	if slices.ContainsFunc(p.hosts, is) || slices.ContainsFunc(b.joined, is) {
+	return b.k.try(func(time.Time) error {
+		switch {
+		case !b.Committed || b.Spares == 0:
+			return fmt.Errorf("%v joins, and no job with spares was committed here", h.Node)
+		case slices.ContainsFunc(b.Hosts, is) || slices.ContainsFunc(b.Joined, is):
+			return nil
+		}
+		b.Joined = append(b.Joined, h)
+		b.note()
+		if w := b.k.watches[b.Ask.Job]; w != nil {
+			return w.Admit(h)
+		}
 		return nil
-	}
-	b.joined = append(b.joined, h)
-	b.note()
-	b.k.mu.Lock()
-	w := b.k.watches[b.ask.Job]
-	b.k.mu.Unlock()
-	if w == nil {
-		return nil
-	}
-	return w.Admit(h)
+	})
 }
 
-// takeForDead tells the submitter that the watch here has taken a node for dead.
+// takeForDead tells the submitter that the watch here has taken a node for dead. Any goroutine but Serve's may call it.
 func (b *booking) takeForDead(node overlay.NodeID) {
 	b.k.do(func(time.Time) {
-		b.dead = append(b.dead, node.Key())
+		b.Dead = append(b.Dead, node.Key())
 		b.note()
-		if c, m := b.stream, b.takenForDead(); c != nil { // another one gets it when it attaches
-			b.k.work.Go(func() { c.answer(m) }) // ends with the stream
-		}
+		b.answerLater(b.takenForDead())
 	})
 }
 
 func (b *booking) takenForDead() *nodepb.ToSubmitter {
-	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_TakenForDead{TakenForDead: &nodepb.TakenForDead{Nodes: slices.Clone(b.dead)}}}
-}
-
-// forgetAtEnd has the deaths of the job's processes forgotten once no process is left, or this node
-// service is not in charge any more.
-func (b *booking) forgetAtEnd() {
-	b.forgets.Do(func() {
-		b.k.work.Go(func() {
-			<-b.busy.Done()
-			b.k.opts.Forget(b.ask.Job)
-		})
-	})
+	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_TakenForDead{TakenForDead: &nodepb.TakenForDead{Nodes: slices.Clone(b.Dead)}}}
 }
 
 // receiveGossip passes a message to the watch that it is for.
 func (k *NodeService) receiveGossip(job overlay.JobID, from overlay.NodeID, message []byte) error {
-	k.mu.Lock()
-	w := k.watches[job]
-	k.mu.Unlock()
+	var w *watch.Watch
+	if err := k.do(func(time.Time) { w = k.watches[job] }); err != nil {
+		return err
+	}
 	if w == nil {
 		return fmt.Errorf("%w: %v does not watch job %.110q (any more)", overlay.ErrUnknownProcess, k.opts.Node, string(job))
 	}

@@ -26,7 +26,6 @@ var larger = map[string]struct {
 	"link/stream.Stream methods":                   {83, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
 	"link/stream.Stream fields":                    {38, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
 	"link/stream.Carrier fields":                   {46, "what was measured of a carrier is judged in one place"},
-	"launch/nodeservice.booking fields":            {41, "a booking is what a submitter asked for, as it was asked"},
 	"frontal/gateway.Gateway fields":               {33, "its counters are fields"},
 	"lab/faults.Cell fields":                       {32, "one line of `isthmus-lab break --json`"},
 }
