@@ -77,7 +77,7 @@ func (a *agent) launch(m *nodepb.Launch) {
 func (a *agent) execute(j job, err error) {
 	var all sync.WaitGroup
 	for _, q := range j.GetProcesses() {
-		at := place{Rank: int(q.Rank), Copy: int(q.Copy)}
+		at := q.Value()
 		process, startErr := (*ranks.Process)(nil), err
 		if err == nil {
 			process, startErr = a.startOne(j, at)
@@ -221,7 +221,7 @@ func (a *agent) await(at place, process *ranks.Process) {
 }
 
 func (a *agent) exited(at place, e *nodepb.Exited) {
-	e.Process = &nodepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}
+	e.Process = nodepb.ProcessOf(at)
 	a.events.Force(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Exited{Exited: e}})
 }
 
@@ -266,7 +266,7 @@ type teller struct {
 func (t *teller) Write(p []byte) (int, error) {
 	for part := range slices.Chunk(p, Piece) {
 		t.a.events.Add(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Output{Output: &nodepb.Output{
-			Process: &nodepb.Process{Rank: uint32(t.at.Rank), Copy: uint32(t.at.Copy)}, Stderr: t.stderr, Data: slices.Clone(part),
+			Process: nodepb.ProcessOf(t.at), Stderr: t.stderr, Data: slices.Clone(part),
 		}}})
 	}
 	return len(p), nil

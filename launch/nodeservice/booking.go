@@ -114,7 +114,7 @@ func (b *booking) connected(link *jobagent.Link) {
 // job has here.
 func (b *booking) noteExit(q *nodepb.Process) {
 	if len(b.exited) < len(b.Processes) {
-		b.exited[place{Rank: int(q.GetRank()), Copy: int(q.GetCopy())}] = true
+		b.exited[q.Value()] = true
 	}
 }
 
@@ -122,8 +122,7 @@ func (b *booking) noteExit(q *nodepb.Process) {
 func (b *booking) live() (all []*nodepb.Process) {
 	for _, q := range b.Processes {
 		if !b.exited[q] {
-			q = b.seat(q)
-			all = append(all, &nodepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
+			all = append(all, nodepb.ProcessOf(b.seat(q)))
 		}
 	}
 	return all
@@ -161,7 +160,7 @@ func (b *booking) reportLost() {
 	for _, at := range b.Processes {
 		if !b.exited[at] {
 			b.events.Force(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Exited{Exited: &nodepb.Exited{
-				Process: &nodepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}, Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte(why),
+				Process: nodepb.ProcessOf(at), Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: []byte(why),
 			}}})
 		}
 	}

@@ -65,22 +65,22 @@ func (k *NodeService) Converse(who Asker, stream Stream) error {
 func (c *conversation) begin(first *nodepb.ToNode) (*nodepb.ToSubmitter, error) {
 	switch m := first.GetSay().(type) {
 	case *nodepb.ToNode_Ask:
-		ask, err := askOf(m.Ask)
+		ask, err := nodepb.AskOf(m.Ask)
 		if err != nil {
 			return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Nok{Nok: &nodepb.NOK{Reason: string(reserve.Invalid), Text: []byte(err.Error())}}}, nil
 		}
 		return c.ask(ask)
 	case *nodepb.ToNode_Attach:
-		key, err := keyOf(m.Attach.Key)
+		key, err := nodepb.KeyOf(m.Attach.Key)
 		if err != nil {
-			return refused(nodepb.Refused_ATTACH, reserve.Invalid, err.Error()), nil
+			return nodepb.RefusedOf(nodepb.Refused_ATTACH, reserve.Invalid, err.Error()), nil
 		}
 		c.have = m.Attach.Have
-		return c.attachTo(key, holdOf(m.Attach.Hold))
+		return c.attachTo(key, m.Attach.Hold.Value())
 	case *nodepb.ToNode_Cancel:
-		key, err := keyOf(m.Cancel.Key)
+		key, err := nodepb.KeyOf(m.Cancel.Key)
 		if err != nil {
-			return refused(nodepb.Refused_CANCEL, reserve.Invalid, err.Error()), nil
+			return nodepb.RefusedOf(nodepb.Refused_CANCEL, reserve.Invalid, err.Error()), nil
 		}
 		return c.cancel(key)
 	}
@@ -92,17 +92,17 @@ func (c *conversation) ask(ask reserve.Ask) (answer *nodepb.ToSubmitter, err err
 	k := c.k
 	err = k.do(func(now time.Time) {
 		if k.stopping {
-			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Busy, Text: "the helper ends"}, 0)
+			answer = nodepb.AnswerOf(reserve.NOK{Key: ask.Key, Reason: reserve.Busy, Text: "the helper ends"}, 0)
 			return
 		}
 		if err := k.admit(c.who); err != nil {
-			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Denied, Text: err.Error()}, 0)
+			answer = nodepb.AnswerOf(reserve.NOK{Key: ask.Key, Reason: reserve.Denied, Text: err.Error()}, 0)
 			k.auditDenied(c.who, ask, err.Error())
 			return
 		}
 		reply, actions := k.node.Receive(c.who.requester(), ask, now)
 		k.act(actions, lateStart)
-		answer = toSubmitter(reply, 0)
+		answer = nodepb.AnswerOf(reply, 0)
 		if nok, refused := reply.(reserve.NOK); refused && nok.Reason == reserve.Denied {
 			k.auditDenied(c.who, ask, nok.Text)
 		}
@@ -153,12 +153,12 @@ func (k *NodeService) missing(who Asker, b *booking, key reserve.Key, hold reser
 		k.act(actions, lateStart)
 		switch reply := reply.(type) {
 		case reserve.Started:
-			return refused(nodepb.Refused_ATTACH, reserve.Done, gone)
+			return nodepb.RefusedOf(nodepb.Refused_ATTACH, reserve.Done, gone)
 		case reserve.Refused:
-			return toSubmitter(reply, nodepb.Refused_ATTACH)
+			return nodepb.AnswerOf(reply, nodepb.Refused_ATTACH)
 		}
 	}
-	return refused(nodepb.Refused_ATTACH, reserve.Unknown, gone)
+	return nodepb.RefusedOf(nodepb.Refused_ATTACH, reserve.Unknown, gone)
 }
 
 // attach makes c the booking's stream. Only Serve's goroutine calls it.
@@ -183,7 +183,7 @@ func (c *conversation) cancel(key reserve.Key) (answer *nodepb.ToSubmitter, err 
 	var b *booking
 	err = k.do(func(now time.Time) {
 		reply, actions := k.node.Receive(c.who.requester(), reserve.Cancel{Key: key}, now)
-		answer = toSubmitter(reply, nodepb.Refused_CANCEL)
+		answer = nodepb.AnswerOf(reply, nodepb.Refused_CANCEL)
 		k.act(actions, "its submitter cancelled it")
 		if _, done := reply.(reserve.Cancelled); done {
 			if b = k.bookings[key]; b != nil && b.Who.Identity() == c.who.Identity() {
@@ -298,15 +298,15 @@ func (c *conversation) readLoop(stream Stream) error {
 func (c *conversation) take(m *nodepb.ToNode) error {
 	switch m := m.GetSay().(type) {
 	case *nodepb.ToNode_Renew:
-		return c.refuseWith(reserve.Renew{Key: c.b.Ask.Key, Hold: holdOf(m.Renew.Hold)}, nodepb.Refused_RENEW)
+		return c.refuseWith(reserve.Renew{Key: c.b.Ask.Key, Hold: m.Renew.Hold.Value()}, nodepb.Refused_RENEW)
 	case *nodepb.ToNode_Commit:
-		return c.refuseWith(reserve.Commit{Key: c.b.Ask.Key, Hold: holdOf(m.Commit.Hold)}, nodepb.Refused_COMMIT)
+		return c.refuseWith(reserve.Commit{Key: c.b.Ask.Key, Hold: m.Commit.Hold.Value()}, nodepb.Refused_COMMIT)
 	case *nodepb.ToNode_Start:
 		return c.start(m.Start)
 	case *nodepb.ToNode_Cancel:
-		key, err := keyOf(m.Cancel.Key)
+		key, err := nodepb.KeyOf(m.Cancel.Key)
 		if err != nil || key != c.b.Ask.Key {
-			c.answer(refused(nodepb.Refused_CANCEL, reserve.Invalid, "this conversation is about another reservation"))
+			c.answer(nodepb.RefusedOf(nodepb.Refused_CANCEL, reserve.Invalid, "this conversation is about another reservation"))
 			return nil
 		}
 		c.leaving.Store(true)
@@ -361,7 +361,7 @@ func (c *conversation) refuseWith(m reserve.Message, what nodepb.Refused_What) e
 			b.note()
 			k.watchNodes(b) // also if the job is over: then it tells the other watches so
 		}
-		answer = toSubmitter(reply, what)
+		answer = nodepb.AnswerOf(reply, what)
 	})
 	if err == nil {
 		c.answer(answer)
@@ -374,25 +374,25 @@ func (c *conversation) start(m *nodepb.Start) error {
 	k, b := c.k, c.b
 	program, err := programOf(m, b.Ask.Job)
 	if err != nil {
-		c.answer(refused(nodepb.Refused_START, reserve.Invalid, err.Error()))
+		c.answer(nodepb.RefusedOf(nodepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
 	}
 	if _, err = b.home(); err != nil && !errors.Is(err, errOver) { // otherwise the node knows the reason better
-		c.answer(refused(nodepb.Refused_START, reserve.Invalid, err.Error()))
+		c.answer(nodepb.RefusedOf(nodepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
 	}
 	var answer *nodepb.ToSubmitter
 	var actions []reserve.Action
 	err = k.do(func(now time.Time) {
 		var reply reserve.Message
-		reply, actions = k.node.Receive(c.who.requester(), reserve.Start{Key: b.Ask.Key, Hold: holdOf(m.Hold), Processes: program.Processes}, now)
+		reply, actions = k.node.Receive(c.who.requester(), reserve.Start{Key: b.Ask.Key, Hold: m.Hold.Value(), Processes: program.Processes}, now)
 		if _, started := reply.(reserve.Started); started && !b.Started && k.node.Has(b.Ask.Key) {
 			b.Started, b.program, b.start = true, program, m
 			b.note()
 			k.log.Info("job starts", "job", string(b.Ask.Job), "by", b.Who.Identity(), "processes", len(b.Processes), "program", b.Argv[0])
 			k.auditJob(b, audit.JobStart, fmt.Sprintf("%d processes of %s", len(b.Processes), b.Argv[0]))
 		}
-		answer = toSubmitter(reply, nodepb.Refused_START)
+		answer = nodepb.AnswerOf(reply, nodepb.Refused_START)
 		if s := answer.GetStarted(); s != nil {
 			s.Folder = []byte(b.Folder)
 		}

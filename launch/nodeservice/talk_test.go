@@ -333,9 +333,9 @@ func TestWaitingOfAnAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ms, want := range map[uint64]time.Duration{0: 0, 1500: 1500 * time.Millisecond, math.MaxUint64: maxWaitedMs * time.Millisecond} {
+	for ms, want := range map[uint64]time.Duration{0: 0, 1500: 1500 * time.Millisecond, math.MaxUint64: nodepb.MaxWaitedMs * time.Millisecond} {
 		m := &nodepb.Ask{Key: make([]byte, 16), Job: string(key.ID()), Processes: 1, Queue: ms > 0, WaitedMs: ms}
-		if a, err := askOf(m); err != nil || a.Waited != want || a.Queue != (ms > 0) {
+		if a, err := nodepb.AskOf(m); err != nil || a.Waited != want || a.Queue != (ms > 0) {
 			t.Errorf("%d ms: %+v, %v", ms, a, err)
 		}
 	}

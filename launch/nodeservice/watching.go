@@ -26,13 +26,18 @@ func hostsOf(m *nodepb.Start) ([]watch.Host, gossip.Config, error) {
 	}
 	var hosts []watch.Host
 	for _, n := range m.Nodes {
-		node, err := overlay.ParseNodeID(n.Node)
+		h, err := hostOf(n)
 		if err != nil {
 			return nil, cfg, err
 		}
-		hosts = append(hosts, watch.Host{Node: node, Ranks: n.Ranks})
+		hosts = append(hosts, h)
 	}
 	return hosts, cfg, nil
+}
+
+func hostOf(n *nodepb.NodeOfJob) (watch.Host, error) {
+	node, err := overlay.ParseNodeID(n.GetNode())
+	return watch.Host{Node: node, Ranks: n.GetRanks()}, err
 }
 
 // watchNodes starts failure detection among the job's nodes, from its commit on. Only Serve's
@@ -132,11 +137,10 @@ func (b *booking) reportDead(m *nodepb.Dead) error {
 
 // join has another node watched, which joins the job. Any goroutine but Serve's may call it.
 func (b *booking) join(m *nodepb.Join) error {
-	node, err := overlay.ParseNodeID(m.GetNode().GetNode())
+	h, err := hostOf(m.GetNode())
 	if err != nil {
 		return err
 	}
-	h := watch.Host{Node: node, Ranks: m.Node.Ranks}
 	is := func(o watch.Host) bool { return o.Node == h.Node }
 	return b.k.try(func(time.Time) error {
 		switch {

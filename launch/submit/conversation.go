@@ -434,7 +434,7 @@ func (c *conversation) handle(ctx context.Context, m *nodepb.ToSubmitter) error 
 		size += len(say.Output.Data)
 		err = c.sink.output(c.node, say.Output)
 	case *nodepb.ToSubmitter_Exited:
-		err = c.sink.ended(processOf(say.Exited.Process), say.Exited)
+		err = c.sink.ended(say.Exited.Process.Value(), say.Exited)
 	case *nodepb.ToSubmitter_File:
 		size += len(say.File.Data)
 		c.sink.file(c.node, say.File)

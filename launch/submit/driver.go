@@ -203,7 +203,7 @@ func (d *driver) do(sends []reserve.Send) {
 			sends = append(sends, d.sub.Receive(s.To, reserve.Cancelled(cancel), time.Now())...)
 			continue
 		}
-		c.sendMessage(toNode(s.Message, d.start(s)))
+		c.sendMessage(nodepb.RequestOf(s.Message, d.start(s)))
 	}
 }
 
@@ -221,7 +221,7 @@ func (d *driver) start(s reserve.Send) *nodepb.Start {
 		return d.replacement.start(d, s.To)
 	}
 	return &nodepb.Start{
-		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks), Spares: uint32(d.job.Replace),
+		JobKey: d.job.Key.String(), Processes: nodepb.ProcessesOf(run), Size: uint32(d.place.job.Ranks), Spares: uint32(d.job.Replace),
 		Argv: nodepb.Bytes(d.job.Argv), Environment: nodepb.Bytes(d.environment()), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: nodepb.Bytes(d.job.Fetch),
 		Input: d.job.Stdin != nil && d.hasInput(run), Nodes: d.nodes(),
 		HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: d.replicas(),
@@ -276,7 +276,7 @@ func (d *driver) hasInput(all []allocate.Process) bool {
 // startConversation starts the conversation with a node.
 func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 	c := &conversation{
-		node: node, key: ask.Key, ask: toNode(ask, nil), events: d.events, sink: d.sink,
+		node: node, key: ask.Key, ask: nodepb.RequestOf(ask, nil), events: d.events, sink: d.sink,
 		out: make(chan *nodepb.ToNode, 64), wake: make(chan struct{}, 1), done: make(chan struct{}),
 		open: func(ctx context.Context) (stream, error) { return d.grid.Client().Converse(nodeservice.At(ctx, node)) },
 	}
@@ -345,7 +345,7 @@ func (d *driver) handleMessage(c *conversation, m *nodepb.ToSubmitter, now time.
 	case *nodepb.ToSubmitter_TakenForDead:
 		d.takenForDead(c.node, say.TakenForDead, now)
 	default:
-		if r := fromNode(c.key, m, d.isOutdated); r != nil {
+		if r := nodepb.MessageOf(c.key, m, d.isOutdated); r != nil {
 			d.do(d.sub.Receive(c.node, r, now))
 		}
 	}

@@ -74,7 +74,7 @@ func (d *death) String() string {
 // exited records the end of a process, and returns why the job must end, if it must, or which replica
 // has died. Only the first report on a process counts.
 func (o *outcome) exited(from overlay.NodeID, m *nodepb.Exited) (bad *ranks.ExitError, died *death) {
-	p := processOf(m.Process)
+	p := m.Process.Value()
 	if o.ended[p] {
 		return nil, nil
 	}

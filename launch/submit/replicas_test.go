@@ -504,7 +504,7 @@ func TestOutputOfNoReplica(t *testing.T) {
 	if err := s.output(from, out); err == nil || err.Error() != "a/n1 has output of replica 2 of a job with 2" {
 		t.Error(err)
 	}
-	s.ended(processOf(out.Process), &nodepb.Exited{})
+	s.ended(out.Process.Value(), &nodepb.Exited{})
 }
 
 // Files come from a host that was heard to its end.

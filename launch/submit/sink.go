@@ -67,7 +67,7 @@ func (s *sink) seat(p allocate.Process) allocate.Process {
 
 // output forwards a process's output.
 func (s *sink) output(from overlay.NodeID, m *nodepb.Output) error {
-	p, i := processOf(m.Process), 0
+	p, i := m.Process.Value(), 0
 	if m.Stderr {
 		i = 1
 	}

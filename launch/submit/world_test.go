@@ -294,16 +294,16 @@ func (t *talk) take(m *nodepb.ToNode) bool {
 	case *nodepb.ToNode_Ask:
 		r = reserve.Ask{Key: t.key, Job: overlay.JobID(say.Ask.Job), Processes: int(say.Ask.Processes)}
 	case *nodepb.ToNode_Renew:
-		r = reserve.Renew{Key: t.key, Hold: holdOf(say.Renew.Hold)}
+		r = reserve.Renew{Key: t.key, Hold: say.Renew.Hold.Value()}
 	case *nodepb.ToNode_Start:
 		var run []allocate.Process
 		for _, p := range say.Start.Processes {
-			run = append(run, processOf(p))
+			run = append(run, p.Value())
 		}
 		t.start = say.Start
-		r = reserve.Start{Key: t.key, Hold: holdOf(say.Start.Hold), Processes: run}
+		r = reserve.Start{Key: t.key, Hold: say.Start.Hold.Value(), Processes: run}
 	case *nodepb.ToNode_Commit:
-		r = reserve.Commit{Key: t.key, Hold: holdOf(say.Commit.Hold)}
+		r = reserve.Commit{Key: t.key, Hold: say.Commit.Hold.Value()}
 	case *nodepb.ToNode_Cancel:
 		r = reserve.Cancel{Key: t.key}
 	case *nodepb.ToNode_Attach:
@@ -343,23 +343,24 @@ func (t *talk) take(m *nodepb.ToNode) bool {
 		return false
 	}
 	answer, actions := t.n.node.Receive(reserve.Requester{Identity: "me"}, r, time.Now())
-	switch a := answer.(type) {
-	case reserve.OK:
-		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Ok{Ok: &nodepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()), Replicas: !t.n.outdated, Spares: !t.n.outdated, Detects: !t.n.outdated && !t.n.mute, Newcomers: !t.n.outdated && !t.n.settled, Wants: t.n.demands}}})
-	case reserve.NOK:
-		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Nok{Nok: &nodepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}})
-		return true
-	case reserve.Started:
-		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Started{Started: &nodepb.Started{}}})
-	case reserve.Committed:
+	reply := nodepb.AnswerOf(answer, nodepb.Refused_UNSAID)
+	over := reply.GetCancelled() != nil
+	if ok := reply.GetOk(); ok != nil {
+		ok.Replicas, ok.Spares, ok.Wants = !t.n.outdated, !t.n.outdated, t.n.demands
+		ok.Detects, ok.Newcomers = !t.n.outdated && !t.n.mute, !t.n.outdated && !t.n.settled
+	}
+	if reply.GetCommitted() != nil {
 		select {
 		case <-t.committed:
 		default:
 			close(t.committed)
 		}
-		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Committed{Committed: &nodepb.Committed{}}})
-	case reserve.Refused:
-		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Refused{Refused: &nodepb.Refused{Reason: string(a.Reason), Text: []byte(a.Text)}}})
+	}
+	if !over {
+		t.answer(reply)
+	}
+	if reply.GetNok() != nil {
+		return true
 	}
 	for _, a := range actions {
 		switch a := a.(type) {
@@ -370,18 +371,17 @@ func (t *talk) take(m *nodepb.ToNode) bool {
 			t.n.node.Exited(t.key)
 		}
 	}
-	if _, ok := answer.(reserve.Cancelled); ok {
-		t.answer(&nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Cancelled{Cancelled: &nodepb.Cancelled{}}})
-		return true
+	if over {
+		t.answer(reply)
 	}
-	return false
+	return over
 }
 
 // launch starts the functions, which outlive the test only if it has a bug.
 func (t *talk) launch(all []allocate.Process) {
 	var running []*process
 	for _, p := range all {
-		running = append(running, &process{talk: t, Rank: uint32(p.Rank), proc: &nodepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Signals: make(chan string, 8)})
+		running = append(running, &process{talk: t, Rank: uint32(p.Rank), proc: nodepb.ProcessOf(p), Signals: make(chan string, 8)})
 	}
 	t.running = running
 	for _, p := range slices.Clone(running) {

@@ -1,6 +1,7 @@
 // Package nodepb contains the messages and calls of node services, generated from node.proto;
 // package nodeservice serves the calls, and package submit makes them. What it has beside that converts
-// words to what carries them: those of a system are bytes, and strings of messages are UTF-8 only.
+// words to what carries them: those of a system are bytes, and strings of messages are UTF-8 only. Likewise for the
+// messages of package reserve.
 package nodepb
 
 //go:generate go run github.com/isthmus-grid/isthmus/internal/control/protogen node.proto

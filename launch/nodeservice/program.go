@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
@@ -15,7 +14,6 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gossip"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice/nodepb"
-	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/launch/watch"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -28,64 +26,6 @@ const (
 	maxName  = 4096    // bytes of a file's name
 	maxSums  = 1 << 16 // in one message
 )
-
-func keyOf(b []byte) (reserve.Key, error) {
-	var k reserve.Key
-	if len(b) != len(k) {
-		return k, fmt.Errorf("a key of %d bytes; want %d", len(b), len(k))
-	}
-	return reserve.Key(b), nil
-}
-
-func holdOf(h *nodepb.Hold) reserve.Hold {
-	return reserve.Hold{Boot: h.GetBoot(), Serial: h.GetSerial()}
-}
-
-// maxWaitedMs bounds how long a submitter says it has waited: a year.
-const maxWaitedMs = 365 * 24 * 3600 * 1000
-
-func askOf(m *nodepb.Ask) (reserve.Ask, error) {
-	key, err := keyOf(m.Key)
-	if err != nil {
-		return reserve.Ask{}, err
-	}
-	if m.Processes > allocate.MaxProcesses || m.Memory > math.MaxInt64/allocate.MaxProcesses || m.Cpu > math.MaxInt32 {
-		return reserve.Ask{}, fmt.Errorf("%d processes of %d bytes and %d/1000 of a core each: no node has as much", m.Processes, m.Memory, m.Cpu)
-	}
-	job := overlay.JobID(m.Job)
-	if err := overlay.CheckJobID(job); err != nil {
-		return reserve.Ask{}, err
-	}
-	return reserve.Ask{Key: key, Job: job, Processes: int(m.Processes), Memory: int64(m.Memory), CPU: int(m.Cpu),
-		Queue: m.Queue, Waited: time.Duration(min(m.WaitedMs, maxWaitedMs)) * time.Millisecond}, nil
-}
-
-// toSubmitter converts an answer of reserve.Node to its message; what is the kind of message that a
-// refusal answers.
-func toSubmitter(answer reserve.Message, what nodepb.Refused_What) *nodepb.ToSubmitter {
-	switch a := answer.(type) {
-	case reserve.OK:
-		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Ok{Ok: &nodepb.OK{
-			Hold: &nodepb.Hold{Boot: a.Hold.Boot, Serial: a.Hold.Serial}, Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()),
-			Replicas: true, Spares: true, Detects: true, Newcomers: true, Wants: true,
-		}}}
-	case reserve.NOK:
-		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Nok{Nok: &nodepb.NOK{Reason: string(a.Reason), Text: []byte(a.Text)}}}
-	case reserve.Started:
-		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Started{Started: &nodepb.Started{}}}
-	case reserve.Committed:
-		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Committed{Committed: &nodepb.Committed{}}}
-	case reserve.Cancelled:
-		return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Cancelled{Cancelled: &nodepb.Cancelled{}}}
-	case reserve.Refused:
-		return refused(what, a.Reason, a.Text)
-	}
-	panic(fmt.Sprintf("nodeservice: reserve.Node answered %T", answer))
-}
-
-func refused(what nodepb.Refused_What, reason reserve.Reason, text string) *nodepb.ToSubmitter {
-	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Refused{Refused: &nodepb.Refused{Reason: string(reason), Text: []byte(text), What: what}}}
-}
 
 func fault(code nodepb.Fault_Code, name, format string, args ...any) *nodepb.ToSubmitter {
 	return &nodepb.ToSubmitter{Say: &nodepb.ToSubmitter_Fault{Fault: &nodepb.Fault{Code: code, Name: []byte(name), Text: fmt.Appendf(nil, format, args...)}}}
@@ -162,7 +102,7 @@ func programOf(m *nodepb.Start, job overlay.JobID) (program, error) {
 	}
 	seen, readers := map[allocate.Process]bool{}, 0
 	for _, q := range m.Processes {
-		one := allocate.Process{Rank: int(q.Rank), Copy: int(q.Copy)}
+		one := q.Value()
 		if !p.has(one) || seen[one] {
 			return p, fmt.Errorf("rank %d, replica %d of a job of %d ranks is there twice or not at all", one.Rank, one.Copy, p.Size)
 		}
