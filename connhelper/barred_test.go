@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/connhelper/race"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -102,10 +102,15 @@ func TestBarredIsTriedLast(t *testing.T) {
 	}
 }
 
-// A call of another site's process is reported to the frontal, once for many.
+// A call of another site's process is reported to the frontal, once for many, and so is a full NAT.
 func TestCallsAreReported(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	s1, stop := f.helper("a1")
+	later := time.Now().Add(time.Hour)
+	f.last.reports.calls.due("sited", reportPause, later)
+	f.last.outbound.proxies.NATFull(7)
+	f.last.reports.fullNAT.due("", fullReportEvery, later)
+	f.last.outbound.proxies.NATFull(8)
 	key := newKey(t)
 	r0 := join(t, s1, key, 0)
 	name := overlay.ProcessName{Job: key.ID(), Rank: 0}
@@ -115,6 +120,7 @@ func TestCallsAreReported(t *testing.T) {
 	for _, intro := range []wire.Intro{
 		{From: overlay.NodeID{Site: "sitea", Name: "a2"}, Technique: overlay.Direct},
 		{From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.SimultaneousOpen}, // through a gateway
+		{From: overlay.NodeID{Site: "sited", Name: "d1"}, Technique: overlay.PortRange}, // reported already
 		{From: overlay.NodeID{Site: "sitec", Name: "c1"}, Technique: overlay.PortRange},
 	} {
 		c, err := net.Dial("tcp", addr)
@@ -128,20 +134,18 @@ func TestCallsAreReported(t *testing.T) {
 		}
 		r0.incoming()
 	}
-	reports := func() []*controlpb.ReportRequest {
+	testkit.Until(t, "both are reported", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return slices.Clone(f.reports)
-	}
-	for deadline := time.Now().Add(30 * time.Second); len(reports()) == 0; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatal("no report")
-		}
-	}
+		return len(f.reports) > 0 && len(f.full) > 0
+	})
 	stop() // waits for other reports
 	want := &controlpb.ReportRequest{Target: control.ProcessToPB(name), Generation: 1, TargetSite: "sitec", Called: uint32(overlay.PortRange)}
-	if got := reports(); len(got) != 1 || !proto.Equal(got[0], want) {
-		t.Errorf("reports %v, want %v", got, want)
+	if len(f.reports) != 1 || !proto.Equal(f.reports[0], want) {
+		t.Errorf("reports %v, want %v", f.reports, want)
+	}
+	if !slices.Equal(f.full, []uint32{7}) {
+		t.Errorf("a full NAT with %v connections is reported", f.full)
 	}
 }
 
@@ -155,12 +159,12 @@ func TestReportTimes(t *testing.T) {
 	}{
 		{"b", 0, true}, {"b", 0, false}, {"c", 0, true}, {"b", reportPause - 1, false}, {"b", reportPause, true}, {"c", reportPause, true}, {"b", 2*reportPause - 1, false},
 	} {
-		if got := c.due(tc.site, t0.Add(tc.after)); got != tc.want {
+		if got := c.due(tc.site, reportPause, t0.Add(tc.after)); got != tc.want {
 			t.Errorf("%s after %v: %v", tc.site, tc.after, got)
 		}
 	}
 	for i := range 3 * maxReportTimes {
-		c.due(fmt.Sprint(i), t0)
+		c.due(fmt.Sprint(i), reportPause, t0)
 	}
 	if len(c.last) > maxReportTimes {
 		t.Errorf("%d sites are remembered", len(c.last))

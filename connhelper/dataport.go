@@ -23,7 +23,11 @@ import (
 // dataPort is the listener on which other nodes dial this one. It survives sessions with the
 // frontal, so that registered addresses remain valid.
 type dataPort struct {
-	h  *Helper
+	*common
+	budgets  *budgets
+	delivery *delivery
+	reports  *reports
+
 	mu sync.Mutex // guards the fields below; held while the listener is replaced
 
 	ln     *net.TCPListener
@@ -121,8 +125,8 @@ func (d *dataPort) end() {
 func (d *dataPort) accept(ctx context.Context, ln *net.TCPListener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	err := accept.Each(ctx, d.h.log, ln.Addr(), ln.AcceptTCP, func(c *net.TCPConn) {
-		place, err := d.h.budgets.half.Enter(c)
+	err := accept.Each(ctx, d.log, ln.Addr(), ln.AcceptTCP, func(c *net.TCPConn) {
+		place, err := d.budgets.half.Enter(c)
 		if err != nil {
 			c.Close()
 			return
@@ -130,7 +134,7 @@ func (d *dataPort) accept(ctx context.Context, ln *net.TCPListener) {
 		conns.Go(func() { d.incoming(ctx, c, place) })
 	})
 	if err != nil && !errors.Is(err, net.ErrClosed) {
-		d.h.log.Error("no data port any more: other nodes cannot dial this one", "error", err)
+		d.log.Error("no data port any more: other nodes cannot dial this one", "error", err)
 	}
 }
 
@@ -145,8 +149,8 @@ func (d *dataPort) incoming(ctx context.Context, c *net.TCPConn, place *limit.Pl
 	}
 	if err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-			d.h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "error", err)
-			d.h.audit.refusal(c, "intro", err)
+			d.log.Warn("connection refused", "from", c.RemoteAddr().String(), "error", err)
+			d.audit.refusal(c, "intro", err)
 		}
 		d.refuse(c, err)
 		return
@@ -155,13 +159,13 @@ func (d *dataPort) incoming(ctx context.Context, c *net.TCPConn, place *limit.Pl
 	intro, ok := frame.(*wire.Intro)
 	if !ok {
 		err := fmt.Errorf("%w: a %v in place of an intro", wire.ErrType, frame.Type())
-		d.h.audit.refusal(c, "intro", err)
+		d.audit.refusal(c, "intro", err)
 		d.refuse(c, err)
 		return
 	}
 	if err := d.routeIntro(c, intro); err != nil {
-		d.h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "job", string(intro.Job), "error", err)
-		d.h.audit.refusal(c, "intro", err)
+		d.log.Warn("connection refused", "from", c.RemoteAddr().String(), "job", string(intro.Job), "error", err)
+		d.audit.refusal(c, "intro", err)
 		d.refuse(c, err)
 	}
 }
@@ -171,23 +175,23 @@ func (d *dataPort) routeIntro(c *net.TCPConn, intro *wire.Intro) error {
 	switch intro.Kind {
 	case wire.IntroProcess:
 		name := overlay.ProcessName{Job: intro.Job, Rank: intro.Rank}
-		p := d.h.here.get(name)
+		p := d.here.get(name)
 		if p == nil {
-			return fmt.Errorf("%w: no %v at node %v", overlay.ErrUnknownProcess, name, d.h.node)
+			return fmt.Errorf("%w: no %v at node %v", overlay.ErrUnknownProcess, name, d.node)
 		}
 		tune(c)
 		path := overlay.Path{Technique: intro.Technique, Via: intro.Via, Peer: intro.From, Reason: "the other process dialled"}
-		if d.h.site.choseIPv6(c) {
+		if d.site.choseIPv6(c) {
 			path.Reason += " over IPv6"
 		}
-		if err := d.h.deliver(p, c, path); err != nil {
-			d.h.log.Warn("cannot hand a connection to its process", "process", name.String(), "error", err)
+		if err := d.delivery.deliver(p, c, path); err != nil {
+			d.log.Warn("cannot hand a connection to its process", "process", name.String(), "error", err)
 			return nil
 		}
-		d.h.reportCall(p, path)
+		d.reports.called(p, path)
 		return nil
 	case wire.IntroReverse:
-		if !d.h.here.arrived(intro.ID, c) {
+		if !d.here.arrived(intro.ID, c) {
 			return fmt.Errorf("%w: no process here expects this connection any more", overlay.ErrStale)
 		}
 		return nil
@@ -201,7 +205,7 @@ func (d *dataPort) routeIntro(c *net.TCPConn, intro *wire.Intro) error {
 func (d *dataPort) refuse(c *net.TCPConn, err error) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(2 * time.Second))
-	c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: "helper " + d.h.node.String(), Text: err.Error()}))
+	c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: "helper " + d.node.String(), Text: err.Error()}))
 	c.CloseWrite()
 	io.Copy(io.Discard, io.LimitReader(c, 1<<20))
 }

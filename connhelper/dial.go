@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/connhelper/race"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -60,28 +57,40 @@ type memory struct {
 	inferior map[overlay.Technique]string // carry far less than another: tried when nothing else connects
 }
 
+// dialler carries out plans from the asker's side.
+type dialler struct {
+	*common
+	budgets    *budgets
+	sizes      *sizes
+	paths      *race.Cache
+	reports    *reports
+	delivery   *delivery
+	traversals *traversals
+	reserves   *reserves
+}
+
 // dial connects p to another process of its job, by any technique that works. Its errors do not
 // name the process; the caller does. dial waits for a process that has not started yet and for a
 // frontal that is away. When every technique failed it asks the directory without caches and
 // retries for a while: a cached answer may be of an earlier generation of the process, and a daemon
 // on the way may be restarting.
-func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways) (readyConn, error) {
+func (d *dialler) dial(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways) (readyConn, error) {
 	if name == p.name {
 		return readyConn{}, fmt.Errorf("%v: %w: a process does not dial itself", name, overlay.ErrRefused)
 	}
-	release, err := h.admit(p)
+	release, err := d.budgets.admit(p)
 	if err != nil {
 		return readyConn{}, err
 	}
 	defer release()
 	if ways == overlay.Reserved {
-		return h.dialReserve(ctx, p, name.Rank)
+		return d.reserves.dial(ctx, p, name.Rank)
 	}
 	fresh := p.askedBefore(name.Rank)
 	var failed time.Time // the first attempt
 	var before error     // of the last attempt that ended by itself
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longestPause) {
-		m, err := h.dialOnce(ctx, p, name, ways, fresh)
+		m, err := d.dialOnce(ctx, p, name, ways, fresh)
 		if err != nil && before != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return readyConn{}, before // it says more than that the deadline passed during another attempt
 		}
@@ -95,19 +104,19 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 	}
 }
 
-func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways, fresh bool) (readyConn, error) {
-	if q := h.here.get(name); q != nil {
-		return h.pair(p, q)
+func (d *dialler) dialOnce(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways, fresh bool) (readyConn, error) {
+	if q := d.here.get(name); q != nil {
+		return d.delivery.pair(p, q)
 	}
-	at, err := h.locate(ctx, name, fresh)
+	at, err := d.locate(ctx, name, fresh)
 	if err != nil {
 		return readyConn{}, err
 	}
 	at.ways = ways
-	if err := h.sizes.fullAllowed(at, time.Now()); err != nil {
+	if err := d.sizes.fullAllowed(at, time.Now()); err != nil {
 		return readyConn{}, err
 	}
-	return h.connect(ctx, p, at)
+	return d.connect(ctx, p, at)
 }
 
 // patienceWith returns for how long a dial that failed so is tried again. A daemon that is away comes
@@ -142,37 +151,37 @@ func sleepFor(ctx context.Context, pause time.Duration, giveUp time.Time) bool {
 }
 
 // connect races the techniques of a plan, each bounded, and reports to the directory which failed.
-func (h *Helper) connect(ctx context.Context, p *process, to target) (readyConn, error) {
-	if to.point.Node == h.node {
+func (d *dialler) connect(ctx context.Context, p *process, to target) (readyConn, error) {
+	if to.point.Node == d.node {
 		// Registered from here, but not in the table: this helper was restarted and the process has
 		// not sent its hello yet.
-		if q := h.here.wait(ctx, to.point.Process); q != nil {
-			return h.pair(p, q)
+		if q := d.here.wait(ctx, to.point.Process); q != nil {
+			return d.delivery.pair(p, q)
 		}
-		return readyConn{}, fmt.Errorf("%w: it was on this node, %v, and has not come back", overlay.ErrUnknownProcess, h.node)
+		return readyConn{}, fmt.Errorf("%w: it was on this node, %v, and has not come back", overlay.ErrUnknownProcess, d.node)
 	}
 	if len(to.plan.Steps) == 0 {
 		return readyConn{}, noPath(to)
 	}
-	return h.follow(ctx, p, to)
+	return d.follow(ctx, p, to)
 }
 
 // follow races the plan's techniques, those that failed recently last, and reports each result to
 // the directory.
-func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, error) {
+func (d *dialler) follow(ctx context.Context, p *process, to target) (readyConn, error) {
 	fail := func(err error) (readyConn, error) {
 		return readyConn{}, fmt.Errorf("at %v: %w", to.point.Node, err)
 	}
-	t, err := h.enterRace(ctx, to)
+	t, err := d.enterRace(ctx, to)
 	if err != nil {
 		return fail(err)
 	}
 	steps, resorts, tried := to.eligible(t)
 	entries := race.LineUp(steps, resorts, t.Winner)
-	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (readyConn, error) {
-		return h.attempt(ctx, p, to, step)
+	got, won := race.Run(ctx, d.work.Go, entries, func(ctx context.Context, step overlay.Step) (readyConn, error) {
+		return d.attempt(ctx, p, to, step)
 	})
-	failures, last, learned := h.reportOutcomes(to, entries, got, won)
+	failures, last, learned := d.reportOutcomes(to, entries, got, won)
 	switch {
 	case won >= 0:
 		o := got[slices.IndexFunc(got, func(o race.Outcome[readyConn]) bool { return o.Entry == won })]
@@ -184,7 +193,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 			}
 		}
 		o.Conn.path.Reason = withLimits(o.Conn.path.Reason, to.inferiorSteps(entries[won].Step.Technique))
-		settle := h.onOutcome(t, p, to, o.Conn.path, o.Took)
+		settle := d.onOutcome(t, p, to, o.Conn.path, o.Took)
 		o.Conn.settle = func(err error) {
 			if err != nil && o.Conn.useless != nil {
 				o.Conn.useless()
@@ -210,11 +219,11 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 
 // enterRace waits for a link's slot. A link that looks for a path other than the best does not
 // wait, and its result is of no use to others.
-func (h *Helper) enterRace(ctx context.Context, to target) (*race.Slot, error) {
+func (d *dialler) enterRace(ctx context.Context, to target) (*race.Slot, error) {
 	if to.ways != overlay.AllWays {
 		return new(race.Slot), nil
 	}
-	return h.paths.Enter(ctx, to.point.Node.Site, to.digest, to.memory.winner)
+	return d.paths.Enter(ctx, to.point.Node.Site, to.digest, to.memory.winner)
 }
 
 // eligible returns the plan's steps to try at once, those to try last, and why others are not tried.
@@ -286,27 +295,28 @@ func (to target) inferiorSteps(taken overlay.Technique) (why []string) {
 // onOutcome returns the function to call when the process reports the result of its handshake: a
 // technique has succeeded when both ends have authenticated themselves, not when the network has
 // connected, because only the handshake shows that the connection carries data.
-func (h *Helper) onOutcome(t *race.Slot, p *process, to target, path overlay.Path, took time.Duration) func(error) {
-	technique, away := path.Technique, to.point.Node.Site != h.node.Site
+func (d *dialler) onOutcome(t *race.Slot, p *process, to target, path overlay.Path, took time.Duration) func(error) {
+	technique, away := path.Technique, to.point.Node.Site != d.node.Site
 	return func(err error) {
 		if err == nil && away && !path.Small {
-			h.sizes.largePassed(to)
+			d.sizes.largePassed(to)
 		}
 		if err == nil && path.Proxy != "" {
-			h.relayWorked(p, to, path.Proxy)
+			p.noteRelay(to.point.Process.Rank, latestRelay{proxy: path.Proxy, works: true})
+			d.reports.relayWorks(to, path.Proxy)
 		}
 		switch {
 		case away && !path.Small && errors.Is(err, overlay.ErrTimeout) && !p.relayedElsewhere(to.point.Process.Rank, path.Proxy):
-			h.sizes.largeVanished(to, technique, err) // a dial with small packets shows whether the technique is to blame
+			d.sizes.largeVanished(to, technique, err) // a dial with small packets shows whether the technique is to blame
 		case err != nil:
-			h.log.Info("path given up", "to", to.point.Process.String(), "node", to.point.Node.String(), "technique", technique.String(), "error", err)
+			d.log.Info("path given up", "to", to.point.Process.String(), "node", to.point.Node.String(), "technique", technique.String(), "error", err)
 			t.Disproved(technique)
 			if path.Proxy != "" {
 				err = &proxyError{path.Proxy, err}
 			}
-			h.report(to, technique, 0, err)
+			d.reports.outcome(to, technique, 0, err)
 		case technique != to.memory.winner.Technique && to.ways.Techniques() != overlay.RelayOnly: // otherwise it is known already
-			h.report(to, technique, took, nil)
+			d.reports.outcome(to, technique, took, nil)
 		}
 	}
 }
@@ -314,7 +324,7 @@ func (h *Helper) onOutcome(t *race.Slot, p *process, to target, path overlay.Pat
 // reportOutcomes reports to the directory which techniques failed in a race. It returns what
 // failed, the last error that says something about a path or else the first of all, and whether
 // anything was learned about the paths.
-func (h *Helper) reportOutcomes(to target, entries []race.Entry, got []race.Outcome[readyConn], won int) (failures []string, last error, learned bool) {
+func (d *dialler) reportOutcomes(to target, entries []race.Entry, got []race.Outcome[readyConn], won int) (failures []string, last error, learned bool) {
 	for _, o := range got {
 		step := entries[o.Entry].Step
 		switch {
@@ -328,7 +338,7 @@ func (h *Helper) reportOutcomes(to target, entries []race.Entry, got []race.Outc
 				continue
 			}
 			last, learned = o.Err, true
-			h.report(to, step.Technique, 0, o.Err)
+			d.reports.outcome(to, step.Technique, 0, o.Err)
 		}
 	}
 	return failures, last, learned
@@ -369,106 +379,4 @@ func rejected(p overlay.Plan) (why []string) {
 		why = append(why, fmt.Sprintf("%v: %s", r.Technique, r.Reason))
 	}
 	return why
-}
-
-// report reports the result of a technique to the directory. It must not delay the dial, nor fail
-// it.
-func (h *Helper) report(to target, t overlay.Technique, took time.Duration, cause error) {
-	f, _ := h.uplink.currentFrontal()
-	if f == nil {
-		return
-	}
-	h.tell(reporting(f, reportOf(to, t, took, cause)))
-}
-
-// reportOf returns the report of the result of a technique.
-func reportOf(to target, t overlay.Technique, took time.Duration, cause error) *controlpb.ReportRequest {
-	request := &controlpb.ReportRequest{
-		Target: control.ProcessToPB(to.point.Process), Generation: uint64(to.point.Generation), Technique: uint32(t),
-		TargetSite: string(to.point.Node.Site), Plan: to.digest, SetupUs: uint32(min(took.Microseconds(), 1<<32-1)),
-	}
-	if cause != nil {
-		request.Fault = control.Fault(cause)
-	}
-	if relayed, is := errors.AsType[*proxyError](cause); is {
-		request.Proxy = relayed.proxy
-	}
-	return request
-}
-
-// reportCall reports to the directory that a process of another site has dialled one of this node: the
-// network between the sites is there. Where the two ends agree through the frontal it has seen that.
-func (h *Helper) reportCall(p *process, path overlay.Path) {
-	f, _ := h.uplink.currentFrontal()
-	if f == nil || path.Technique.Kind() != overlay.AskerDials || path.Peer.Site == h.node.Site || !h.calling.due(string(path.Peer.Site), time.Now()) {
-		return
-	}
-	h.tell(reporting(f, &controlpb.ReportRequest{
-		Target: control.ProcessToPB(p.name), Generation: uint64(p.generation), TargetSite: string(path.Peer.Site), Called: uint32(path.Technique),
-	}))
-}
-
-// reportTimes says when something was last reported of a site or proxy. One report tells as much as the many of
-// all ranks; and who dials names its site itself.
-type reportTimes struct {
-	mu   sync.Mutex // guards last
-	last map[string]time.Time
-}
-
-const (
-	reportPause    = time.Second // between two reports of one site or proxy
-	maxReportTimes = 1024        // sites or proxies; then all are forgotten
-)
-
-// due reports whether to report something of a site or proxy now.
-func (c *reportTimes) due(name string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last, ok := c.last[name]; ok && now.Sub(last) < reportPause {
-		return false
-	}
-	if c.last == nil || len(c.last) >= maxReportTimes {
-		c.last = map[string]time.Time{}
-	}
-	c.last[name] = now
-	return true
-}
-
-// reportFullNAT reports to the frontal, at most once in fullReportEvery, that the NAT before the site
-// lets no new connection through.
-func (h *Helper) reportFullNAT(connections int) {
-	f, _ := h.uplink.currentFrontal()
-	if f == nil {
-		return
-	}
-	now := time.Now()
-	if last := h.fullReported.Load(); now.Sub(time.Unix(0, last)) < fullReportEvery || !h.fullReported.CompareAndSwap(last, now.UnixNano()) {
-		return
-	}
-	h.tell(func(ctx context.Context) error {
-		_, err := controlpb.NewNodesClient(f.session.Conn()).SessionLimit(ctx, &controlpb.SessionLimitRequest{Connections: uint32(connections)})
-		return err
-	})
-}
-
-// fullReportEvery is shorter than the time for which a frontal remembers a full NAT.
-const fullReportEvery = time.Minute
-
-// tell makes a call that tells the frontal something, in the background.
-func (h *Helper) tell(call func(context.Context) error) {
-	h.work.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if err := h.uplink.callBriefly(ctx, func() error { return control.FromStatus(call(ctx)) }); err != nil {
-			h.log.Debug("cannot report", "error", err)
-		}
-	})
-}
-
-// reporting returns a call that reports an outcome.
-func reporting(f *frontal, request *controlpb.ReportRequest) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := f.directory().Report(ctx, request)
-		return err
-	}
 }

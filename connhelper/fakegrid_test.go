@@ -67,6 +67,7 @@ type fakeFrontal struct {
 	last      *Helper // the last helper made by helper
 	accounts  []*controlpb.AccountRequest
 	reserves  int        // requested reserves
+	full      []uint32   // connections with which the NAT was full
 	audit     *audit.Log // of later helpers
 }
 
@@ -236,6 +237,13 @@ func (f *fakeFrontal) Report(_ context.Context, r *controlpb.ReportRequest) (*co
 	defer f.mu.Unlock()
 	f.reports = append(f.reports, r)
 	return &controlpb.ReportResponse{}, nil
+}
+
+func (f *fakeFrontal) SessionLimit(_ context.Context, r *controlpb.SessionLimitRequest) (*controlpb.SessionLimitResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.full = append(f.full, r.Connections)
+	return &controlpb.SessionLimitResponse{}, nil
 }
 
 func (f *fakeFrontal) Signal(r *controlpb.SignalRequest, up grpc.ServerStreamingServer[controlpb.SignalEvent]) error {

@@ -15,16 +15,13 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/connhelper/race"
-	"github.com/isthmus-grid/isthmus/connhelper/reserve"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
-	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
-	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/launch/nodeservice"
@@ -79,41 +76,33 @@ type Options struct {
 	Renew bool
 }
 
-// Helper is the daemon. Make it with New, run it with Serve. It serves the processes of the node and
-// carries out plans; what it needs for that is in types with their own locks, which know nothing of
-// each other but what New gives them.
+// Helper is the daemon. Make it with New, run it with Serve. Each of its four callers has its own part of
+// it: the local processes (processServer), the frontal (targetService), the nodes that dial this one
+// (dataPort), and the node service (Dead, Forget, Hosts).
 type Helper struct {
-	node  overlay.NodeID
+	*common
 	opts  Options
 	offer atomic.Pointer[offer.Offer] // of opts, or a later one
-	log   *slog.Logger
-	audit auditor
 
-	ctl      *control.Endpoint
+	ctl        *control.Endpoint
+	budgets    *budgets
+	reports    *reports
+	delivery   *delivery
+	traversals *traversals
+	reserves   *reserves
+	processes  *processServer
+	callers    atomic.Pointer[nodeservice.Server] // for the limits of its socket in metrics; nil until there is one
+}
+
+// common is what all parts of a helper use.
+type common struct {
+	node     overlay.NodeID
+	log      *slog.Logger
+	audit    auditor
 	uplink   *uplink
 	site     siteProfile
-	crypt    *encryption
+	here     table
 	outbound *outbound
-
-	here      table
-	names     *publishedNames
-	traffic   *trafficReports
-	budgets   budgets
-	callers   atomic.Pointer[nodeservice.Server] // for the limits of its socket in metrics; nil until there is one
-	kept      reserve.Table[*process]
-	reserving chan struct{} // one token for each reserve that is being requested
-
-	paths      *race.Cache
-	sizes      *sizes
-	reflectors *coordinate.ReflectorCache
-	portPool   *coordinate.PortPool
-	engine     *traverse.Engine // nil without CAP_NET_RAW
-	seq        atomic.Uint64    // numbers carriers
-	dials      dials            // counters for metrics
-	calling    reportTimes      // of calls, by site
-	relays     reportTimes      // of relays that work, by proxy
-
-	fullReported atomic.Int64 // when the frontal was told last that the NAT is full, in Unix nanoseconds
 
 	work sync.WaitGroup  // goroutines of Serve that nothing else waits for
 	life context.Context // of Serve, for work that outlasts the call that started it; set before anything runs
@@ -125,28 +114,36 @@ func New(opts Options) (*Helper, error) {
 	if id.Role != control.RoleHelper {
 		return nil, fmt.Errorf("the certificate is that of %v; a helper needs a helper's certificate", id)
 	}
+	audit := auditor{log: opts.Audit, node: id.Node()}
+	c := &common{
+		node: id.Node(), log: opts.Log, audit: audit, here: newTable(), uplink: newUplink(id.Node(), opts.Frontal, opts.Log),
+		outbound: &outbound{
+			node: id.Node(), audit: audit, rule: opts.Rule, allowLoopback: opts.AllowLoopback, httpProxy: opts.HTTPProxy,
+			proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
+			window:  dialwindow.New(opts.Log),
+		},
+	}
 	h := &Helper{
-		node: id.Node(), opts: opts, log: opts.Log, audit: auditor{log: opts.Audit, node: id.Node()},
-		here: newTable(), uplink: newUplink(id.Node(), opts.Frontal, opts.Log), paths: race.NewCache(), crypt: newEncryption(opts.Log, id.Site),
-		reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
-		reserving: make(chan struct{}, maxReserving),
+		common: c, opts: opts, budgets: newBudgets(opts.Limits.orDefault(), opts.MaxOpen, audit), reports: &reports{common: c},
+		delivery: &delivery{common: c, crypt: newEncryption(opts.Log, id.Site)},
+		traversals: &traversals{
+			common: c, address: opts.Address, oneHost: opts.AllowLoopback,
+			reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
+		},
+		reserves: &reserves{common: c, requesting: make(chan struct{}, maxReserving)},
 	}
-	h.budgets = h.newBudgets(opts.Limits.orDefault())
-	h.names = &publishedNames{
-		node: h.node, uplink: h.uplink, log: h.log, audit: h.audit, counted: h.budgets.names, admit: h.admit,
+	h.processes = &processServer{
+		common: c, budgets: h.budgets, delivery: h.delivery, reserves: h.reserves,
+		names: &publishedNames{common: c, budgets: h.budgets}, traffic: &trafficReports{common: c},
+		dialler: &dialler{
+			common: c, budgets: h.budgets, sizes: &sizes{node: c.node, log: c.log}, paths: race.NewCache(), reports: h.reports,
+			delivery: h.delivery, traversals: h.traversals, reserves: h.reserves,
+		},
 	}
-	h.outbound = &outbound{
-		node: h.node, audit: h.audit, rule: opts.Rule, allowLoopback: opts.AllowLoopback, httpProxy: opts.HTTPProxy,
-		proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
-		window:  dialwindow.New(opts.Log),
-	}
-	h.outbound.proxies.NATFull = h.reportFullNAT
-	h.sizes = &sizes{node: h.node, log: h.log}
-	h.traffic = &trafficReports{node: h.node, log: h.log, audit: h.audit, uplink: h.uplink}
+	h.outbound.proxies.NATFull = h.reports.full
 	h.offer.Store(&opts.Offer)
-	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {
-		controlpb.RegisterTargetServer(r, targetService{h: h})
-	})
+	target := &targetService{common: c, budgets: h.budgets, delivery: h.delivery, traversals: h.traversals, reserves: h.reserves, opts: &h.opts}
+	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) { controlpb.RegisterTargetServer(r, target) })
 	h.ctl.SetTrust(control.Trust{Cut: h.cutFor})
 	return h, nil
 }
@@ -175,16 +172,19 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	defer h.ctl.Close() // waits for calls of peers, which may start work
 	defer cancel()
 	var err error
-	if h.engine, err = coordinate.OpenEngine(h.log); err != nil {
+	if h.traversals.engine, err = coordinate.OpenEngine(h.log); err != nil {
 		return err
 	}
-	h.work.Go(func() { coordinate.ServeEngine(ctx, h.engine, h.log) })
-	h.work.Go(func() { h.portPool.Serve(ctx) })
+	h.work.Go(func() { coordinate.ServeEngine(ctx, h.traversals.engine, h.log) })
+	h.work.Go(func() { h.traversals.portPool.Serve(ctx) })
 	h.work.Go(func() { h.followRevocations(ctx) })
 	if h.opts.Renew {
 		h.work.Go(func() { enrol.Keep(ctx, h.opts.Credentials, h.log, h.uplink.renewed) })
 	}
-	data, four, six := &dataPort{h: h}, &dataPort{h: h}, &dataPort{h: h}
+	port := func() *dataPort {
+		return &dataPort{common: h.common, budgets: h.budgets, delivery: h.delivery, reports: h.reports}
+	}
+	data, four, six := port(), port(), port()
 	h.work.Go(func() {
 		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal, Longest: rejoin, Down: h.uplink.down}, func(ctx context.Context, s *control.Session) error {
 			return h.enter(ctx, s, data, four, six)
@@ -193,7 +193,7 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	defer data.close()
 	defer four.close()
 	defer six.close()
-	return h.serveLocal(ctx, ln)
+	return h.processes.serve(ctx, ln)
 }
 
 // enter declares the node on a new session, registers its processes, and keeps the session in use
@@ -215,14 +215,14 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, four, six 
 	}
 	carrier.LimitMTU(profile.MTU)
 	h.site.Store(&profile)
-	h.crypt.set(control.EncryptionFromPB(r.Encryption))
+	h.delivery.crypt.set(control.EncryptionFromPB(r.Encryption))
 	f := &frontal{session: s, profile: profile, data: r.DataAddress}
 	if !h.opts.AllowLoopback { // else the gateway is on this host, and all sites
 		if f.networks, err = control.NetworksFromPB(r.GatewayNetworks); err != nil {
 			return fmt.Errorf("networks of the gateway: %w", err)
 		}
 	}
-	ip := h.ownAddress(s)
+	ip := h.traversals.ownAddress(s)
 	f.local, err = data.listen(ip, profile)
 	if err != nil {
 		// Other nodes cannot dial this one, but it can dial, and relays work.
@@ -242,7 +242,7 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, four, six 
 	for _, p := range h.here.all() {
 		err := h.uplink.register(ctx, f, p)
 		if err == nil {
-			err = h.names.publishAgain(ctx, f, p)
+			err = h.processes.names.publishAgain(ctx, f, p)
 		}
 		switch {
 		case err == nil:
@@ -255,35 +255,6 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, four, six 
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// ownAddress returns the address of this node for other nodes.
-func (h *Helper) ownAddress(s *control.Session) netip.Addr {
-	ip, doubt := ownAddress(h.opts.Address, s.LocalAddr().Addr(), h.opts.AllowLoopback, carrier.HasAddress, multihome.Outward)
-	if doubt != "" {
-		h.log.Warn("other nodes may not reach this one: "+doubt+"; set the key address", "address", ip.String())
-	}
-	return ip
-}
-
-// ownAddress returns the address in the settings, if this host has it, or else the one from which the
-// frontal is reached; of a frontal on this host that may be one that no other node can send to, and is
-// replaced unless the grid is this host. It also returns what is doubtful about it.
-func ownAddress(set, facing netip.Addr, oneHost bool, has func(netip.Addr) bool, outward func(netip.Addr) netip.Addr) (ip netip.Addr, doubt string) {
-	if set.IsValid() {
-		if has(set) {
-			return set, ""
-		}
-		doubt = fmt.Sprintf("this host does not have %v, the address in the settings", set)
-	}
-	if oneHost {
-		return facing, doubt
-	}
-	ip = outward(facing)
-	if kind := multihome.Unreachable(ip); kind != "" && doubt == "" {
-		doubt = fmt.Sprintf("the frontal is reached from a %s address, and this host has no other", kind)
-	}
-	return ip, doubt
 }
 
 // publicAddress returns where other sites dial this node's listener; invalid when they cannot. The
@@ -299,17 +270,6 @@ func publicAddress(p overlay.SiteProfile, local netip.AddrPort, advertise netip.
 		return netip.AddrPort{}
 	}
 	return local
-}
-
-// admit counts a connection in the making, or a request about a name, against its process's
-// account, until release.
-func (h *Helper) admit(p *process) (release func(), err error) {
-	who := uid(p.uid)
-	if err := h.budgets.open.Take(who, 1); err != nil {
-		h.audit.overBudget(p, err)
-		return nil, fmt.Errorf("helper %v: %w", h.node, err)
-	}
-	return func() { h.budgets.open.Give(who, 1) }, nil
 }
 
 // addrText formats an address for the log.

@@ -71,7 +71,7 @@ func TestAddedTechnique(t *testing.T) {
 		t.Errorf("paths %+v, %+v", path, in)
 	}
 	joined(t, c, d)
-	if n := asker.dials.connected[added].Load(); n != 1 {
+	if n := asker.delivery.dials.connected[added].Load(); n != 1 {
 		t.Errorf("%d dials are counted", n)
 	}
 }

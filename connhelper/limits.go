@@ -62,6 +62,7 @@ func (u uid) String() string { return fmt.Sprintf("uid %d", uint32(u)) }
 
 // budgets are the counters that Limits bound.
 type budgets struct {
+	audit     auditor
 	processes *limit.Counter[uid]
 	open      *limit.Counter[uid] // dials and signalling requests in progress
 	names     *limit.Counter[uid] // published
@@ -69,10 +70,11 @@ type budgets struct {
 	half      *accept.HalfOpen    // connections to the data port without an intro
 }
 
-func (h *Helper) newBudgets(l Limits) budgets {
-	return budgets{
+func newBudgets(l Limits, maxOpen int, a auditor) *budgets {
+	return &budgets{
+		audit: a,
 		open: limit.NewCounter[uid](limit.Bounds{
-			What: "connections in the making", Total: h.opts.MaxOpen, PerKey: cmp.Or(l.OpenPerUser, h.opts.MaxOpen-h.opts.MaxOpen/4),
+			What: "connections in the making", Total: maxOpen, PerKey: cmp.Or(l.OpenPerUser, maxOpen-maxOpen/4),
 			TotalSetting: "max_open", KeySetting: "limits.open_per_user",
 		}),
 		names: limit.NewCounter[uid](limit.Bounds{What: "published names", PerKey: l.NamesPerUser, KeySetting: "limits.names_per_user"}),
@@ -87,10 +89,21 @@ func (h *Helper) newBudgets(l Limits) budgets {
 			What: "data connections without an intro", Total: l.HalfOpen, PerSource: l.HalfOpenPerSource,
 			TotalSetting: "limits.half_open", SourceSetting: "limits.half_open_per_source",
 		}, func(from net.Addr, err error) {
-			h.audit.log.Append(audit.Record{
+			a.log.Append(audit.Record{
 				Event: audit.Refusal, Peer: from.String(), Rule: "too-many-intros", Reason: err.Error(),
-				Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name},
+				Sites: []string{string(a.node.Site)}, Nodes: []string{a.node.Name},
 			})
 		}),
 	}
+}
+
+// admit counts a connection in the making, or a request about a name, against its process's
+// account, until release.
+func (b *budgets) admit(p *process) (release func(), err error) {
+	who := uid(p.uid)
+	if err := b.open.Take(who, 1); err != nil {
+		b.audit.overBudget(p, err)
+		return nil, fmt.Errorf("helper %v: %w", b.audit.node, err)
+	}
+	return func() { b.open.Give(who, 1) }, nil
 }

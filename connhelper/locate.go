@@ -23,11 +23,11 @@ func (p *process) askedBefore(rank uint32) bool {
 }
 
 // locate asks the directory where a process is, and waits until the process starts.
-func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh bool) (target, error) {
+func (d *dialler) locate(ctx context.Context, name overlay.ProcessName, fresh bool) (target, error) {
 	start, unknown := time.Now(), false
 	var away error // why the latest question could not be answered
 	for {
-		f, err := h.uplink.frontal(ctx)
+		f, err := d.uplink.frontal(ctx)
 		if err != nil {
 			return target{}, err
 		}

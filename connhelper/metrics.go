@@ -79,11 +79,11 @@ func (h *Helper) readMetrics(w metrics.Writer) {
 	processes, jobs := h.here.size()
 	w.Put(metricProcesses, float64(processes))
 	w.Put(metricJobs, float64(jobs))
-	w.Put(metricDirect, float64(h.traffic.ownLinks.Load()))
-	w.Put(metricReserves, float64(h.kept.Held(time.Now())))
-	w.Put(metricReserved, float64(h.kept.Got.Load()), "kept")
-	w.Put(metricReserved, float64(h.kept.Used.Load()), "dialled")
-	d := &h.dials
+	w.Put(metricDirect, float64(h.processes.traffic.ownLinks.Load()))
+	w.Put(metricReserves, float64(h.reserves.kept.Held(time.Now())))
+	w.Put(metricReserved, float64(h.reserves.kept.Got.Load()), "kept")
+	w.Put(metricReserved, float64(h.reserves.kept.Used.Load()), "dialled")
+	d := &h.delivery.dials
 	for _, t := range append([]overlay.Technique{0}, overlay.Techniques()...) {
 		name := t.String()
 		if t == 0 {

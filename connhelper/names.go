@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -22,12 +20,8 @@ const nameWait = 15 * time.Second
 // publishedNames publishes names for the processes of this node and looks names up. The names of a
 // process are in the process, under its lock.
 type publishedNames struct {
-	node    overlay.NodeID
-	uplink  *uplink
-	log     *slog.Logger
-	audit   auditor
-	counted *limit.Counter[uid]                        // names, by account
-	admit   func(*process) (release func(), err error) // counts a request against its process's account
+	*common
+	budgets *budgets
 }
 
 // serve answers one request of a process about names, in a goroutine that work waits for.
@@ -37,7 +31,7 @@ func (n *publishedNames) serve(ctx context.Context, p *process, work *sync.WaitG
 		p.fail(request, err)
 		return
 	}
-	release, err := n.admit(p)
+	release, err := n.budgets.admit(p)
 	if err != nil {
 		done()
 		p.fail(request, err)
@@ -92,7 +86,7 @@ func (n *publishedNames) publish(ctx context.Context, p *process, f *wire.LocalP
 // keep records a name of p and counts it against its account. p.mu is held.
 func (n *publishedNames) keep(p *process, name, port string) error {
 	if _, had := p.names[name]; !had {
-		if err := n.counted.Take(uid(p.uid), 1); err != nil {
+		if err := n.budgets.names.Take(uid(p.uid), 1); err != nil {
 			return fmt.Errorf("helper %v: %w", n.node, err)
 		}
 	}
@@ -104,7 +98,7 @@ func (n *publishedNames) keep(p *process, name, port string) error {
 func (n *publishedNames) drop(p *process, name string) {
 	if _, had := p.names[name]; had {
 		delete(p.names, name)
-		n.counted.Give(uid(p.uid), 1)
+		n.budgets.names.Give(uid(p.uid), 1)
 	}
 }
 

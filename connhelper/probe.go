@@ -23,19 +23,19 @@ const measureTimeout = 90 * time.Second
 var measuring, idling = make(chan struct{}, 1), make(chan struct{}, 1)
 
 // Measure measures the site's profile from this node, for its frontal.
-func (s targetService) Measure(ctx context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
+func (t *targetService) Measure(ctx context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
 	peer := control.SessionOf(ctx).Peer()
 	if peer.Role != control.RoleFrontal {
 		return nil, control.Status(fmt.Errorf("%w: a %v does not measure", overlay.ErrForbidden, peer.Role))
 	}
-	m, err := s.h.measure(ctx, req)
+	m, err := t.measure(ctx, req)
 	if err != nil {
-		return nil, control.Status(fmt.Errorf("helper %v: measuring the site: %w", s.h.node, err))
+		return nil, control.Status(fmt.Errorf("helper %v: measuring the site: %w", t.node, err))
 	}
 	return m.ToPB(), nil
 }
 
-func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (probe.Measured, error) {
+func (t *targetService) measure(ctx context.Context, req *controlpb.MeasureRequest) (probe.Measured, error) {
 	token, bound := measuring, measureTimeout
 	waits := idleWaits(req)
 	if len(waits) > 0 {
@@ -55,27 +55,27 @@ func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (pr
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	f, err := h.uplink.frontal(ctx)
+	f, err := t.uplink.frontal(ctx)
 	if err != nil {
 		return probe.Measured{}, err
 	}
 	opts := probe.Options{
-		Grid:      askFrontal{f.directory(), h},
+		Grid:      askFrontal{f.directory(), t.traversals},
 		Ports:     overlay.Ports{First: uint16(req.GetFirstPort()), Last: uint16(req.GetLastPort())},
-		HTTPProxy: h.opts.HTTPProxy,
-		TLS:       h.opts.Credentials.DataClient(control.RoleBroker, control.RoleProxy),
+		HTTPProxy: t.opts.HTTPProxy,
+		TLS:       t.opts.Credentials.DataClient(control.RoleBroker, control.RoleProxy),
 		Raw:       traverse.Available,
 		Port443:   simopen.MayBind443,
 	}
 	if len(waits) > 0 {
 		o, err := probe.MeasureIdle(ctx, opts, waits)
-		return probe.Result{Findings: o.Findings()}.MeasuredBy(h.node.Name, time.Now()), err
+		return probe.Result{Findings: o.Findings()}.MeasuredBy(t.node.Name, time.Now()), err
 	}
 	o, err := probe.Measure(ctx, opts)
 	if err != nil {
 		return probe.Measured{}, err
 	}
-	return probe.Infer(o).MeasuredBy(h.node.Name, time.Now()), nil
+	return probe.Infer(o).MeasuredBy(t.node.Name, time.Now()), nil
 }
 
 // idleWaits returns the times for which mappings are to be idle; none for a measurement of
@@ -91,12 +91,12 @@ func idleWaits(req *controlpb.MeasureRequest) []time.Duration {
 // askFrontal is the helper's interface to the grid for measurements.
 type askFrontal struct {
 	controlpb.DirectoryClient
-	h *Helper
+	traversals *traversals
 }
 
 func (a askFrontal) Reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	resp, err := a.DirectoryClient.Reflectors(ctx, req)
-	return a.h.permitted(resp), control.FromStatus(err)
+	return a.traversals.permitted(resp), control.FromStatus(err)
 }
 
 func (a askFrontal) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {

@@ -108,29 +108,40 @@ func (p *process) storeOutcome(f *wire.LocalOutcome) {
 // maxDials bounds the requests that one process may have in progress.
 const maxDials = 4096
 
-// serveLocal accepts processes until ctx ends.
-func (h *Helper) serveLocal(ctx context.Context, ln *net.UnixListener) error {
+// processServer serves the processes of this node.
+type processServer struct {
+	*common
+	budgets  *budgets
+	names    *publishedNames
+	traffic  *trafficReports
+	delivery *delivery
+	reserves *reserves
+	dialler  *dialler
+}
+
+// serve accepts processes until ctx ends.
+func (s *processServer) serve(ctx context.Context, ln *net.UnixListener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
-	err := accept.Each(ctx, h.log, ln.Addr(), ln.AcceptUnix, func(c *net.UnixConn) {
+	err := accept.Each(ctx, s.log, ln.Addr(), ln.AcceptUnix, func(c *net.UnixConn) {
 		cred, err := local.PeerCred(c)
 		if err != nil {
-			h.log.Warn("process refused", "error", err)
+			s.log.Warn("process refused", "error", err)
 			c.Close()
 			return
 		}
 		who := uid(cred.UID)
-		place, err := h.budgets.silent.Enter(who, func(why error) {
+		place, err := s.budgets.silent.Enter(who, func(why error) {
 			c.Close()
-			h.audit.silent(who, why)
+			s.audit.silent(who, why)
 		})
 		if err != nil {
-			h.audit.silent(who, err)
-			refuseLocal(local.NewConn(c), h.node, err)
+			s.audit.silent(who, err)
+			refuseLocal(local.NewConn(c), s.node, err)
 			return
 		}
-		conns.Go(func() { h.serveProcess(ctx, local.NewConn(c), place) })
+		conns.Go(func() { s.serveProcess(ctx, local.NewConn(c), place) })
 	})
 	if err != nil {
 		return fmt.Errorf("accepting processes on %v: %w", ln.Addr(), err)
@@ -140,73 +151,73 @@ func (h *Helper) serveLocal(ctx context.Context, ln *net.UnixListener) error {
 
 // serveProcess serves one process until it hangs up or ctx ends. It releases the place when the
 // process has identified itself.
-func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limit.Place[uid]) {
+func (s *processServer) serveProcess(ctx context.Context, conn *local.Conn, place *limit.Place[uid]) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer cancel()
-	p, err := h.acceptProcess(conn)
+	p, err := s.acceptProcess(conn)
 	if !place.Leave() {
 		return // closed to make room for another account
 	}
 	if err == nil {
-		if err = h.budgets.processes.Take(uid(p.uid), 1); err == nil {
-			defer h.budgets.processes.Give(uid(p.uid), 1)
-			defer h.names.dropAll(p)
+		if err = s.budgets.processes.Take(uid(p.uid), 1); err == nil {
+			defer s.budgets.processes.Give(uid(p.uid), 1)
+			defer s.names.dropAll(p)
 		}
 	}
 	if err != nil {
 		if !errors.Is(err, io.EOF) && ctx.Err() == nil {
-			h.log.Warn("process refused", "error", err)
-			h.audit.processRefused(conn, nil, err)
-			refuseLocal(conn, h.node, err)
+			s.log.Warn("process refused", "error", err)
+			s.audit.processRefused(conn, nil, err)
+			refuseLocal(conn, s.node, err)
 		}
 		return
 	}
-	old, err := h.here.add(p)
+	old, err := s.here.add(p)
 	if err != nil {
-		h.log.Warn("process refused", "process", p.name.String(), "error", err)
-		h.audit.processRefused(conn, p, err)
-		refuseLocal(conn, h.node, err)
+		s.log.Warn("process refused", "process", p.name.String(), "error", err)
+		s.audit.processRefused(conn, p, err)
+		refuseLocal(conn, s.node, err)
 		return
 	}
 	if old != nil {
 		old.conn.Close()
 	}
 	defer func() {
-		was := h.here.remove(p)
-		h.kept.Forget(p)
+		was := s.here.remove(p)
+		s.reserves.kept.Forget(p)
 		if ctx.Err() != nil {
 			return
 		}
-		h.traffic.end(ctx, p, was || h.here.later(p))
+		s.traffic.end(ctx, p, was || s.here.later(p))
 		if was {
-			h.log.Info("process left", "process", p.name.String(), "died", !p.left.Load())
-			h.audit.process(p, "left")
-			h.uplink.withdraw(ctx, p)
+			s.log.Info("process left", "process", p.name.String(), "died", !p.left.Load())
+			s.audit.process(p, "left")
+			s.uplink.withdraw(ctx, p)
 		}
 	}()
-	if err := h.confirm(ctx, p); err != nil {
-		h.log.Warn("process refused", "process", p.name.String(), "error", err)
-		h.audit.processRefused(conn, p, err)
-		refuseLocal(conn, h.node, err)
+	if err := s.confirm(ctx, p); err != nil {
+		s.log.Warn("process refused", "process", p.name.String(), "error", err)
+		s.audit.processRefused(conn, p, err)
+		refuseLocal(conn, s.node, err)
 		return
 	}
-	h.log.Info("process joined", "process", p.name.String(), "generation", uint64(p.generation), "uid", p.uid)
-	h.audit.process(p, "joined")
-	h.serveRequests(ctx, p)
+	s.log.Info("process joined", "process", p.name.String(), "generation", uint64(p.generation), "uid", p.uid)
+	s.audit.process(p, "joined")
+	s.serveRequests(ctx, p)
 }
 
 // confirm registers p with the frontal, if there is a session now (otherwise enter does, as soon as
 // there is one), and confirms that to the process.
-func (h *Helper) confirm(ctx context.Context, p *process) error {
+func (s *processServer) confirm(ctx context.Context, p *process) error {
 	defer close(p.ready)
-	if f, _ := h.uplink.currentFrontal(); f != nil {
-		if err := h.uplink.register(ctx, f, p); err != nil && !errors.Is(err, overlay.ErrUnreachable) {
+	if f, _ := s.uplink.currentFrontal(); f != nil {
+		if err := s.uplink.register(ctx, f, p); err != nil && !errors.Is(err, overlay.ErrUnreachable) {
 			return err
 		}
 	}
-	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames | wire.FeatureGrants | wire.FeaturePacketSize | wire.FeatureReserve, Node: h.node}, nil); err != nil {
+	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames | wire.FeatureGrants | wire.FeaturePacketSize | wire.FeatureReserve, Node: s.node}, nil); err != nil {
 		return err
 	}
 	for _, f := range p.missed {
@@ -218,7 +229,7 @@ func (h *Helper) confirm(ctx context.Context, p *process) error {
 }
 
 // acceptProcess reads and checks the hello of a process, and has the process sign its place.
-func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
+func (s *processServer) acceptProcess(conn *local.Conn) (*process, error) {
 	cred, err := conn.PeerCred()
 	if err != nil {
 		return nil, fmt.Errorf("identifying the process: %w", err)
@@ -234,11 +245,11 @@ func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 	}
 	life := hello.Generation
 	if life == 0 {
-		life = h.here.generation(name, time.Now())
+		life = s.here.generation(name, time.Now())
 	} else if err := life.Check(time.Now()); err != nil {
 		return nil, fmt.Errorf("%v: %w", name, err)
 	}
-	if err := conn.Send(&wire.LocalPlace{Node: h.node, Generation: life}, nil); err != nil {
+	if err := conn.Send(&wire.LocalPlace{Node: s.node, Generation: life}, nil); err != nil {
 		return nil, err
 	}
 	frame, file, err := conn.Receive()
@@ -251,7 +262,7 @@ func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 		return nil, fmt.Errorf("%w: a %v in place of a local proof", wire.ErrType, frame.Type())
 	}
 	proof := string(append(hello.Key[:], signed.Signature[:]...))
-	if err := jobkey.CheckPoint(overlay.AccessPoint{Process: name, Generation: life, Node: h.node, Proof: proof}); err != nil {
+	if err := jobkey.CheckPoint(overlay.AccessPoint{Process: name, Generation: life, Node: s.node, Proof: proof}); err != nil {
 		return nil, fmt.Errorf("process %d of user %d: %w", cred.PID, cred.UID, err)
 	}
 	conn.SetReadDeadline(time.Time{})
@@ -259,7 +270,7 @@ func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 		name:       name,
 		generation: life,
 		uid:        cred.UID,
-		principal:  overlay.AccountAt(local.Account(cred.UID), h.node.Site),
+		principal:  overlay.AccountAt(local.Account(cred.UID), s.node.Site),
 		grant:      grant,
 		proof:      proof,
 		conn:       conn,
@@ -316,7 +327,7 @@ func checkHello(name overlay.ProcessName, hello *wire.LocalHello, cred local.Cre
 
 // serveRequests starts a goroutine for each request of p, and returns when p hung up and all of
 // them have ended.
-func (h *Helper) serveRequests(ctx context.Context, p *process) {
+func (s *processServer) serveRequests(ctx context.Context, p *process) {
 	ctx, cancel := context.WithCancel(ctx)
 	var dials sync.WaitGroup
 	defer dials.Wait()
@@ -326,7 +337,7 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 		closeFile(file)
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && ctx.Err() == nil {
-				h.log.Warn("process", "process", p.name.String(), "error", err)
+				s.log.Warn("process", "process", p.name.String(), "error", err)
 			}
 			return
 		}
@@ -339,37 +350,37 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 			}
 			dials.Go(func() {
 				start := time.Now()
-				m, err := h.dial(dialCtx, p, overlay.ProcessName{Job: p.name.Job, Rank: f.Rank}, f.Ways)
+				m, err := s.dialler.dial(dialCtx, p, overlay.ProcessName{Job: p.name.Job, Rank: f.Rank}, f.Ways)
 				takenBack := errors.Is(dialCtx.Err(), context.Canceled)
 				done() // before the answer, after which the number may be reused
 				if m.path.Setup = time.Since(start); err == nil || !takenBack {
-					h.answerDial(p, f, m, err)
+					s.delivery.answerDial(p, f, m, err)
 				}
 			})
 		case *wire.LocalCancel:
 			p.cancel(f.Request)
 		case *wire.LocalPublish:
-			h.names.serve(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
-				return "", h.names.publish(ctx, p, f)
+			s.names.serve(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
+				return "", s.names.publish(ctx, p, f)
 			})
 		case *wire.LocalUnpublish:
-			h.names.serve(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
-				return "", h.names.unpublish(ctx, p, f.Name)
+			s.names.serve(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
+				return "", s.names.unpublish(ctx, p, f.Name)
 			})
 		case *wire.LocalLookup:
-			h.names.serve(ctx, p, &dials, f.Request, f.Budget+nameWait, func(ctx context.Context) (string, error) {
-				return h.names.lookup(ctx, f)
+			s.names.serve(ctx, p, &dials, f.Request, f.Budget+nameWait, func(ctx context.Context) (string, error) {
+				return s.names.lookup(ctx, f)
 			})
 		case *wire.LocalLeave:
 			p.left.Store(true)
 		case *wire.LocalOutcome:
 			p.storeOutcome(f)
 		case *wire.LocalReserve:
-			h.reserve(ctx, dials.Go, p, f)
+			s.reserves.request(ctx, dials.Go, p, f)
 		case *wire.LocalTraffic:
-			h.traffic.take(ctx, p, f)
+			s.traffic.take(ctx, p, f)
 		default:
-			h.log.Warn("process", "process", p.name.String(), "error", fmt.Errorf("%w: %v", wire.ErrType, frame.Type()))
+			s.log.Warn("process", "process", p.name.String(), "error", fmt.Errorf("%w: %v", wire.ErrType, frame.Type()))
 			return
 		}
 	}
@@ -406,45 +417,6 @@ func (p *process) cancel(request uint32) {
 	if cancel, ok := p.dials[request]; ok {
 		cancel()
 	}
-}
-
-// answerDial sends the process the outcome of a request.
-func (h *Helper) answerDial(p *process, f *wire.LocalDial, m readyConn, err error) {
-	if err != nil && f.Ways == overlay.Reserved { // tried in parallel to others, whether there is a reserve or not
-		p.fail(f.Request, err)
-		return
-	}
-	h.dials.dialled(m.path.Technique, m.path.Setup, err)
-	if err != nil {
-		h.log.Info("not connected", "from", p.name.String(), "to", f.Rank, "error", err)
-		p.fail(f.Request, err)
-		return
-	}
-	id := h.seq.Add(1)
-	if m.settle != nil {
-		p.mu.Lock()
-		p.open.add(id, m.settle) // before the answer, which its outcome may follow at once
-		p.mu.Unlock()
-	}
-	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Seal: h.crypt.seal(m.path), Idle: h.site.idle(m.path), Path: p.readable(m.path)}, m.conn)
-	m.conn.Close()
-	if m.handed != nil {
-		m.handed(p, id, err)
-	}
-	if err == nil {
-		h.log.Info("connected", "from", p.name.String(), "to", f.Rank, "node", m.path.Peer.String(),
-			"technique", m.path.String(), "setup", m.path.Setup.String(), "reason", m.path.Reason)
-		h.audit.connected(p, f.Rank, m.path)
-	}
-}
-
-// deliver hands a connection that another process opened to p. It closes the helper's copy in
-// either case.
-func (h *Helper) deliver(p *process, c socket, path overlay.Path) error {
-	defer c.Close()
-	<-p.ready // takes at most registerWait
-	h.dials.accept(path.Technique)
-	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Idle: h.site.idle(path), Path: p.readable(path)}, c)
 }
 
 // readable returns a path without what the process does not understand.

@@ -107,11 +107,11 @@ var (
 // relay gets a proxy and two tickets from the broker. Both ends then dial the proxy at once; the
 // process gets the connection when the target's helper has accepted its part. Later failures there
 // reach the process as a fault of the carrier. A proxy that does not answer races with another one.
-func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
+func (d *dialler) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
 	first := newRelayAttempt()
 	var begun atomic.Bool
 	entries := []race.Entry{{Step: step}, {Step: step, Start: relayDoubt}}
-	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, _ overlay.Step) (readyConn, error) {
+	got, won := race.Run(ctx, d.work.Go, entries, func(ctx context.Context, _ overlay.Step) (readyConn, error) {
 		if begun.Swap(true) { // the rival, if the first was assigned, and is silent or failed
 			if err := first.awaitDoubt(ctx); err != nil {
 				return readyConn{}, err
@@ -119,19 +119,19 @@ func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, s
 			if first.proxy == "" || first.reached.Load() {
 				return readyConn{}, errNoDoubt
 			}
-			return h.relayOtherThan(ctx, f, p, to, first.proxy, newRelayAttempt())
+			return d.relayOtherThan(ctx, f, p, to, first.proxy, newRelayAttempt())
 		}
 		defer close(first.over)
 		defer first.close()
 		other := p.doubtedProxy(to.point.Process.Rank, time.Now())
-		c, err := h.relayOtherThan(ctx, f, p, to, other, first)
+		c, err := d.relayOtherThan(ctx, f, p, to, other, first)
 		if other != "" && errors.Is(err, overlay.ErrNoRelay) {
-			c, err = h.relayOtherThan(ctx, f, p, to, "", first)
+			c, err = d.relayOtherThan(ctx, f, p, to, "", first)
 		}
 		return c, err
 	})
 	if won == 1 && !first.reached.Load() {
-		h.report(to, overlay.Relay, 0, &proxyError{first.proxy, errProxySlow})
+		d.reports.outcome(to, overlay.Relay, 0, &proxyError{first.proxy, errProxySlow})
 	}
 	for _, o := range got {
 		if o.Entry == max(won, 0) {
@@ -142,24 +142,24 @@ func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, s
 }
 
 // relayOtherThan makes a relay through another proxy than that one, "" for any, and sets in a how far it is.
-func (h *Helper) relayOtherThan(ctx context.Context, f *frontal, p *process, to target, other string, a *relayAttempt) (readyConn, error) {
-	request := h.signalRequest(p, to, overlay.Relay)
+func (d *dialler) relayOtherThan(ctx context.Context, f *frontal, p *process, to target, other string, a *relayAttempt) (readyConn, error) {
+	request := d.signalRequest(p, to, overlay.Relay)
 	request.OtherThan = other
-	in, err := h.openSignalling(ctx, f, request)
+	in, err := d.openSignalling(ctx, f, request)
 	if err != nil {
 		return readyConn{}, err
 	}
-	m, err := h.relayCarrier(ctx, f, p, to, in, a)
+	m, err := d.relayCarrier(ctx, f, p, to, in, a)
 	if err != nil {
 		in.end()
 		return readyConn{}, err
 	}
 	in.detach()
-	m.handed = h.watch(in)
+	m.handed = d.watch(in)
 	return m, nil
 }
 
-func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling, a *relayAttempt) (readyConn, error) {
+func (d *dialler) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling, a *relayAttempt) (readyConn, error) {
 	assigned, err := in.await(ctx, controlpb.SignalEvent_ASSIGNED)
 	if err != nil {
 		return readyConn{}, err
@@ -172,7 +172,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	a.proxy, a.took = proxy, time.Since(a.begun)
 	a.close()
 	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
-	c, limits, err := h.outbound.reach(ctx, f, j)
+	c, limits, err := d.outbound.reach(ctx, f, j)
 	if err != nil {
 		return readyConn{}, &proxyError{proxy, err}
 	}
@@ -184,11 +184,11 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	}
 	if time.Since(begun) > ticketTime { // the target waited for its turn
 		carrier.Reset(c)
-		if c, limits, err = h.outbound.reach(ctx, f, j); err != nil {
+		if c, limits, err = d.outbound.reach(ctx, f, j); err != nil {
 			return readyConn{}, &proxyError{proxy, err}
 		}
 	}
-	s, err := h.socketFor(c)
+	s, err := d.socketFor(c)
 	if err != nil {
 		return readyConn{}, err
 	}
@@ -201,21 +201,8 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 		return nil
 	}
 	limits = append(limits, relayLimit(assigned.Relay))
-	useless := func() { h.outbound.forget(assigned.Relay.Addresses) }
+	useless := func() { d.outbound.forget(assigned.Relay.Addresses) }
 	return readyConn{conn: s, path: overlay.Path{Proxy: proxy}, limits: limits, commit: commit, useless: useless}, nil
-}
-
-// relayWorked records that a link of p was made through a proxy, and reports it: a proxy's capacity is what it
-// was seen to carry.
-func (h *Helper) relayWorked(p *process, to target, proxy string) {
-	p.noteRelay(to.point.Process.Rank, latestRelay{proxy: proxy, works: true})
-	f, _ := h.uplink.currentFrontal()
-	if f == nil || !h.relays.due(proxy, time.Now()) {
-		return
-	}
-	h.tell(reporting(f, &controlpb.ReportRequest{
-		Target: control.ProcessToPB(to.point.Process), Generation: uint64(to.point.Generation), Technique: uint32(overlay.Relay), Proxy: proxy,
-	}))
 }
 
 // relayLimit describes the rate limit of the proxy for the link.

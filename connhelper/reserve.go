@@ -25,26 +25,33 @@ const (
 	maxReserving = 16
 )
 
-// keepFor stores a reserve for a process, and determines how to reach its proxy, which would take
+// reserves are the relays that are kept for links of this node's processes.
+type reserves struct {
+	*common
+	kept       reserve.Table[*process]
+	requesting chan struct{} // one token for each that is being requested
+}
+
+// keep stores a reserve for a process, and determines how to reach its proxy, which would take
 // time when the reserve is dialled.
-func (h *Helper) keepFor(p *process, rank uint32, one *reserved) {
-	h.kept.Keep(p, rank, one)
-	if h.here.get(p.name) != p {
-		h.kept.Forget(p) // it has left meanwhile
+func (k *reserves) keep(p *process, rank uint32, one *reserved) {
+	k.kept.Keep(p, rank, one)
+	if k.here.get(p.name) != p {
+		k.kept.Forget(p) // it has left meanwhile
 	}
-	f, _ := h.uplink.currentFrontal()
+	f, _ := k.uplink.currentFrontal()
 	if f == nil || f.profile.GatewayOnly { // the gateway determines it
 		return
 	}
-	h.work.Go(func() {
-		ctx, cancel := context.WithTimeout(h.life, reserveBound)
+	k.work.Go(func() {
+		ctx, cancel := context.WithTimeout(k.life, reserveBound)
 		defer cancel()
-		addrs, proxy, err := h.outbound.mayReach(f, reserveJourney(one, p, rank))
+		addrs, proxy, err := k.outbound.mayReach(f, reserveJourney(one, p, rank))
 		for _, addr := range addrs {
-			err = h.outbound.proxies.Prepare(ctx, addr, encap.RouteOf(f.profile, proxy), ticket.MaxLife)
+			err = k.outbound.proxies.Prepare(ctx, addr, encap.RouteOf(f.profile, proxy), ticket.MaxLife)
 		}
 		if err != nil {
-			h.log.Debug("the proxy of a reserve does not answer", "proxy", one.Relay.Proxy, "error", err)
+			k.log.Debug("the proxy of a reserve does not answer", "proxy", one.Relay.Proxy, "error", err)
 		}
 	})
 }
@@ -56,40 +63,40 @@ func reserveJourney(one *reserved, p *process, rank uint32) journey {
 	}
 }
 
-// reserve requests a reserve for a link of p, unless there is one. It does so in the background, by
+// request requests a reserve for a link of p, unless there is one. It does so in the background, by
 // spawn.
-func (h *Helper) reserve(ctx context.Context, spawn func(func()), p *process, f *wire.LocalReserve) {
-	if f.Rank == p.name.Rank || len(h.reserving) == cap(h.reserving) || !h.kept.Wants(p, f.Rank, f.Generation, time.Now()) {
+func (k *reserves) request(ctx context.Context, spawn func(func()), p *process, f *wire.LocalReserve) {
+	if f.Rank == p.name.Rank || len(k.requesting) == cap(k.requesting) || !k.kept.Wants(p, f.Rank, f.Generation, time.Now()) {
 		return // the process asks again
 	}
 	spawn(func() {
 		select {
-		case h.reserving <- struct{}{}:
-			defer func() { <-h.reserving }()
+		case k.requesting <- struct{}{}:
+			defer func() { <-k.requesting }()
 		default:
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, reserveBound)
 		defer cancel()
-		one, err := h.getReserve(ctx, p, f)
+		one, err := k.get(ctx, p, f)
 		if err != nil {
-			h.kept.Failed(p, f.Rank, err, time.Now())
-			h.log.Debug("no reserve", "from", p.name.String(), "to", f.Rank, "error", err)
+			k.kept.Failed(p, f.Rank, err, time.Now())
+			k.log.Debug("no reserve", "from", p.name.String(), "to", f.Rank, "error", err)
 			return
 		}
-		h.keepFor(p, f.Rank, one)
-		h.log.Debug("relay in reserve", "from", p.name.String(), "to", f.Rank, "proxy", one.Relay.Proxy)
+		k.keep(p, f.Rank, one)
+		k.log.Debug("relay in reserve", "from", p.name.String(), "to", f.Rank, "proxy", one.Relay.Proxy)
 	})
 }
 
-func (h *Helper) getReserve(ctx context.Context, p *process, l *wire.LocalReserve) (*reserved, error) {
-	f, err := h.uplink.frontalFor(ctx, p)
+func (k *reserves) get(ctx context.Context, p *process, l *wire.LocalReserve) (*reserved, error) {
+	f, err := k.uplink.frontalFor(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	id := newID()
 	r, err := f.directory().Reserve(ctx, &controlpb.SignalRequest{
-		Link: id[:], Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(p.name), AskerNode: h.node.Name,
+		Link: id[:], Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(p.name), AskerNode: k.node.Name,
 		Target: control.ProcessToPB(overlay.ProcessName{Job: p.name.Job, Rank: l.Rank}), TargetGeneration: uint64(l.Generation),
 	})
 	if err != nil {
@@ -106,18 +113,18 @@ func (h *Helper) getReserve(ctx context.Context, p *process, l *wire.LocalReserv
 }
 
 // Reserve implements controlpb.TargetServer: it keeps the target's end.
-func (s targetService) Reserve(ctx context.Context, m *controlpb.Signal) (*controlpb.ReserveResponse, error) {
-	if err := s.h.keepReserve(ctx, m); err != nil {
-		return nil, control.Status(fmt.Errorf("helper %v: %w", s.h.node, err))
+func (t *targetService) Reserve(ctx context.Context, m *controlpb.Signal) (*controlpb.ReserveResponse, error) {
+	if err := t.keepReserve(ctx, m); err != nil {
+		return nil, control.Status(fmt.Errorf("helper %v: %w", t.node, err))
 	}
 	return &controlpb.ReserveResponse{}, nil
 }
 
-func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Signal) error {
+func (t *targetService) keepReserve(ctx context.Context, m *controlpb.Signal) error {
 	if role := control.SessionOf(ctx).Peer().Role; role != control.RoleFrontal {
 		return fmt.Errorf("%w: a %v does not signal", overlay.ErrForbidden, role)
 	}
-	p, asker, err := h.endsOf(m)
+	p, asker, err := t.endsOf(m)
 	if err != nil {
 		return err
 	}
@@ -132,12 +139,12 @@ func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Signal) error {
 		Link: link, Relay: m.Relay, Life: overlay.Generation(m.AskerGeneration), Reason: m.Reason,
 		Peer: overlay.NodeID{Site: overlay.SiteID(m.AskerSite), Name: m.AskerNode},
 	}
-	if site := h.site.Load(); site != nil && site.GatewayOnly {
+	if site := t.site.Load(); site != nil && site.GatewayOnly {
 		one.Via = overlay.ViaTarget
 	}
 	one.Expiring(m.LifeMs, time.Now())
 	one.RenewedByPeer()
-	h.keepFor(p, asker.Rank, one)
+	t.reserves.keep(p, asker.Rank, one)
 	return nil
 }
 
@@ -153,17 +160,17 @@ func untilReached[C any](ctx context.Context, dial func() (C, error)) (C, error)
 	}
 }
 
-// dialReserve connects p to the relay that is kept for its link to rank, in small packets: large
+// dial connects p to the relay that is kept for its link to rank, in small packets: large
 // ones may not pass any more, and there is no time to find out. The link looks for a path with
 // full-sized packets afterwards. Whether the other end dials the relay too shows in the link's
 // handshake, and says nothing about the path.
-func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (readyConn, error) {
-	one := h.kept.Take(p, rank, time.Now())
+func (k *reserves) dial(ctx context.Context, p *process, rank uint32) (readyConn, error) {
+	one := k.kept.Take(p, rank, time.Now())
 	if one == nil {
 		return readyConn{}, fmt.Errorf("%w: none is kept in reserve", overlay.ErrNoRelay)
 	}
-	f, _ := h.uplink.currentFrontal()
-	if site := h.site.Load(); f == nil && site != nil && !site.GatewayOnly {
+	f, _ := k.uplink.currentFrontal()
+	if site := k.site.Load(); f == nil && site != nil && !site.GatewayOnly {
 		f = &frontal{profile: *site} // the session is gone, and not needed
 	}
 	if f == nil {
@@ -174,7 +181,7 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (read
 		Reason: withLimits(one.Reason+"; it was kept in reserve", []string{relayLimit(one.Relay)}),
 	}
 	c, err := untilReached(ctx, func() (limitedStream, error) {
-		c, limits, err := h.outbound.reach(carrier.WithSmallPackets(carrier.Urgent(ctx)), f, reserveJourney(one, p, rank))
+		c, limits, err := k.outbound.reach(carrier.WithSmallPackets(carrier.Urgent(ctx)), f, reserveJourney(one, p, rank))
 		return limitedStream{c, limits}, err
 	})
 	if err != nil {
@@ -184,6 +191,6 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (read
 	if err := write(ctx, c.Stream, one.Relay.Ticket); err != nil {
 		return readyConn{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
 	}
-	s, err := h.socketFor(c.Stream)
+	s, err := k.socketFor(c.Stream)
 	return readyConn{conn: s, path: path}, err
 }

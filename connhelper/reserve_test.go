@@ -62,9 +62,9 @@ func (f *fakeFrontal) life(rank uint32) overlay.Generation {
 // keeps waits until a helper has n relays in reserve.
 func keeps(t *testing.T, h *Helper, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); h.kept.Held(time.Now()) != n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); h.reserves.kept.Held(time.Now()) != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%v keeps %d relays in reserve, want %d", h.node, h.kept.Held(time.Now()), n)
+			t.Fatalf("%v keeps %d relays in reserve, want %d", h.node, h.reserves.kept.Held(time.Now()), n)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestNoReserveFromWhoHasNone(t *testing.T) {
 	r0.failedBy(1, overlay.Reserved, time.Minute)
 	r0.conn.Close()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		n := h1.kept.Len()
+		n := h1.reserves.kept.Len()
 		if n == 0 {
 			break
 		}

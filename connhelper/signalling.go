@@ -31,17 +31,17 @@ type signalling struct {
 }
 
 // signalRequest returns the request that all techniques share.
-func (h *Helper) signalRequest(p *process, to target, t overlay.Technique) *controlpb.SignalRequest {
+func (d *dialler) signalRequest(p *process, to target, t overlay.Technique) *controlpb.SignalRequest {
 	link := newID()
 	return &controlpb.SignalRequest{
-		Link: link[:], Technique: uint32(t), Asker: control.ProcessToPB(p.name), AskerNode: h.node.Name,
+		Link: link[:], Technique: uint32(t), Asker: control.ProcessToPB(p.name), AskerNode: d.node.Name,
 		Target: control.ProcessToPB(to.point.Process), TargetGeneration: uint64(to.point.Generation),
 	}
 }
 
 // openSignalling starts the call. It ends with ctx until detach is called, and after watchTimeout
 // in any case.
-func (h *Helper) openSignalling(ctx context.Context, f *frontal, request *controlpb.SignalRequest) (*signalling, error) {
+func (d *dialler) openSignalling(ctx context.Context, f *frontal, request *controlpb.SignalRequest) (*signalling, error) {
 	life, end := context.WithTimeout(context.WithoutCancel(ctx), watchTimeout)
 	detach := context.AfterFunc(ctx, end)
 	request.SmallPackets = carrier.SmallPackets(ctx)
@@ -52,7 +52,7 @@ func (h *Helper) openSignalling(ctx context.Context, f *frontal, request *contro
 	}
 	events := make(chan *controlpb.SignalEvent, 4) // more than a call has
 	in := &signalling{link: wire.ID(request.Link), events: events, end: end, detach: detach, life: life}
-	h.work.Go(func() {
+	d.work.Go(func() {
 		defer end()
 		defer close(events)
 		in.err = receive(life, stream, events)
@@ -135,38 +135,43 @@ func (in *signalling) outcome() error {
 	return in.err
 }
 
-// targetService handles the signalling requests of other processes.
+// targetService handles the signalling requests of other processes: the target's side of plans.
 type targetService struct {
 	controlpb.UnimplementedTargetServer
-	h *Helper
+	*common
+	budgets    *budgets
+	delivery   *delivery
+	traversals *traversals
+	reserves   *reserves
+	opts       *Options // for measurements
 }
 
 // Signal performs the target's part of a technique.
-func (s targetService) Signal(m *controlpb.Signal, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+func (t *targetService) Signal(m *controlpb.Signal, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	if role := control.SessionOf(stream.Context()).Peer().Role; role != control.RoleFrontal {
 		return control.Status(fmt.Errorf("%w: a %v does not signal", overlay.ErrForbidden, role))
 	}
-	err := s.h.handleSignal(stream.Context(), m, stream.Send)
+	err := t.handleSignal(stream.Context(), m, stream.Send)
 	if err != nil {
-		err = fmt.Errorf("helper %v: %w", s.h.node, err)
-		s.h.log.Warn("signalling failed", "asker", m.GetAsker().String(), "site", m.AskerSite, "error", err)
+		err = fmt.Errorf("helper %v: %w", t.node, err)
+		t.log.Warn("signalling failed", "asker", m.GetAsker().String(), "site", m.AskerSite, "error", err)
 		return stream.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(err)})
 	}
 	return nil
 }
 
-func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Signal, tell func(*controlpb.SignalEvent) error) error {
-	p, asker, err := h.endsOf(m)
+func (t *targetService) handleSignal(ctx context.Context, m *controlpb.Signal, tell func(*controlpb.SignalEvent) error) error {
+	p, asker, err := t.endsOf(m)
 	if err != nil {
 		return err
 	}
-	release, err := h.admit(p)
+	release, err := t.budgets.admit(p)
 	if err != nil {
 		return err
 	}
 	defer release()
 	name := p.name
-	f, err := h.uplink.frontal(ctx)
+	f, err := t.uplink.frontal(ctx)
 	if err != nil {
 		return err
 	}
@@ -178,7 +183,7 @@ func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Signal, tell fun
 	if m.SmallPackets {
 		ctx = carrier.WithSmallPackets(ctx)
 	}
-	c, path, err := h.meet(ctx, f, asker, m, accept)
+	c, path, err := t.meet(ctx, f, asker, m, accept)
 	if err != nil {
 		return err
 	}
@@ -186,16 +191,16 @@ func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Signal, tell fun
 	if c == nil {
 		return tell(connected) // the asker calls again to use what was prepared
 	}
-	if err := h.deliver(p, c, path); err != nil {
+	if err := t.delivery.deliver(p, c, path); err != nil {
 		return fmt.Errorf("handing the connection to %v: %w", name, err)
 	}
-	h.log.Info("signalled", "from", asker.String(), "to", name.String(), "technique", path.String())
-	connected.Answer = h.side(f, journey{asker: asker, target: name}).ReservePort(ctx, path.Technique, path.Peer.String(), m.Offer)
+	t.log.Info("signalled", "from", asker.String(), "to", name.String(), "technique", path.String())
+	connected.Answer = t.traversals.side(f, journey{asker: asker, target: name}).ReservePort(ctx, path.Technique, path.Peer.String(), m.Offer)
 	return tell(connected)
 }
 
 // endsOf returns the local process that a signalling request names, and the asker's name.
-func (h *Helper) endsOf(m *controlpb.Signal) (p *process, asker overlay.ProcessName, err error) {
+func (t *targetService) endsOf(m *controlpb.Signal) (p *process, asker overlay.ProcessName, err error) {
 	name, err := control.ProcessFromPB(m.Target)
 	if err != nil {
 		return nil, asker, err
@@ -207,7 +212,7 @@ func (h *Helper) endsOf(m *controlpb.Signal) (p *process, asker overlay.ProcessN
 	if asker.Job != name.Job {
 		return nil, asker, fmt.Errorf("%w: %v asks for %v of another job", overlay.ErrForbidden, asker, name)
 	}
-	p = h.here.get(name)
+	p = t.here.get(name)
 	if p == nil {
 		return nil, asker, fmt.Errorf("%w: no %v here", overlay.ErrUnknownProcess, name)
 	}
@@ -220,7 +225,7 @@ func (h *Helper) endsOf(m *controlpb.Signal) (p *process, asker overlay.ProcessN
 // meet makes the target's connection: to the relay with its ticket, back to the asker with the
 // connect-id, or as the technique negotiates. It notifies the asker that it has started, with the
 // answer if the technique has one.
-func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Signal, accept func(answer []byte) error) (socket, overlay.Path, error) {
+func (t *targetService) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Signal, accept func(answer []byte) error) (socket, overlay.Path, error) {
 	path := overlay.Path{
 		Technique: overlay.Technique(m.Technique), Reason: m.Reason, Small: m.SmallPackets,
 		Peer: overlay.NodeID{Site: overlay.SiteID(m.AskerSite), Name: m.AskerNode},
@@ -229,20 +234,20 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		path.Via = overlay.ViaTarget
 	}
 	if coordinate.Knows(path.Technique) && !f.profile.GatewayOnly {
-		if err := h.outbound.skipReason(path.Technique); err != nil {
+		if err := t.outbound.skipReason(path.Technique); err != nil {
 			return nil, path, err
 		}
 		target := overlay.ProcessName{Job: asker.Job, Rank: m.Target.GetRank()}
-		c, err := h.side(f, journey{asker: asker, target: target}).Answer(ctx, path.Technique, path.Peer.String(), m.Offer, accept)
+		c, err := t.traversals.side(f, journey{asker: asker, target: target}).Answer(ctx, path.Technique, path.Peer.String(), m.Offer, accept)
 		if c == nil || err != nil {
 			return nil, path, err
 		}
-		path.Reason = withLimits(path.Reason, h.site.version(c, strings.HasPrefix(path.Reason, "over IPv6")))
-		s, err := h.socketFor(c)
+		path.Reason = withLimits(path.Reason, t.site.version(c, strings.HasPrefix(path.Reason, "over IPv6")))
+		s, err := t.socketFor(c)
 		return s, path, err
 	}
-	inside := path.Technique.Kind() == overlay.TargetDials && overlay.SiteID(m.AskerSite) == h.node.Site
-	ctx, end, err := h.outbound.dialSlot(ctx, f, inside, peerDialTimeout) // before the asker relies on this end
+	inside := path.Technique.Kind() == overlay.TargetDials && overlay.SiteID(m.AskerSite) == t.node.Site
+	ctx, end, err := t.outbound.dialSlot(ctx, f, inside, peerDialTimeout) // before the asker relies on this end
 	if err != nil {
 		return nil, path, err
 	}
@@ -272,14 +277,14 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		if err != nil {
 			return nil, path, err
 		}
-		j.inside = overlay.SiteID(m.AskerSite) == h.node.Site
+		j.inside = overlay.SiteID(m.AskerSite) == t.node.Site
 		j.foreign = !j.inside
 		j.addrs = []string{m.ConnectAddress}
-		greeting = wire.Append(nil, &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: name.Job, Rank: name.Rank, From: h.node, Technique: path.Technique, Via: path.Via})
+		greeting = wire.Append(nil, &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: name.Job, Rank: name.Rank, From: t.node, Technique: path.Technique, Via: path.Via})
 	default:
 		return nil, path, fmt.Errorf("%w: technique %v; upgrade this helper", wire.ErrVersion, path.Technique)
 	}
-	c, limits, err := h.outbound.reach(ctx, f, j)
+	c, limits, err := t.outbound.reach(ctx, f, j)
 	if err != nil {
 		return nil, path, err
 	}
@@ -287,6 +292,6 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 	if err := write(ctx, c, greeting); err != nil {
 		return nil, path, err
 	}
-	s, err := h.socketFor(c)
+	s, err := t.socketFor(c)
 	return s, path, err
 }

@@ -6,23 +6,7 @@ import (
 	"net"
 	"os"
 	"syscall"
-
-	"github.com/isthmus-grid/isthmus/overlay"
 )
-
-// pair connects two processes of this node by a socket pair, one end each.
-func (h *Helper) pair(p, q *process) (readyConn, error) {
-	ours, theirs, err := socketPair()
-	if err != nil {
-		return readyConn{}, err
-	}
-	err = h.deliver(q, theirs, overlay.Path{Peer: h.node, Reason: "the other process dialled"})
-	if err != nil {
-		ours.Close()
-		return readyConn{}, fmt.Errorf("%v: %w: %w", q.name, overlay.ErrUnreachable, err)
-	}
-	return readyConn{conn: ours, path: overlay.Path{Peer: h.node, Reason: "both processes run on this node"}}, nil
-}
 
 // socketPair returns the two ends of a new pair of connected sockets.
 func socketPair() (a, b *net.UnixConn, err error) {

@@ -16,47 +16,47 @@ import (
 // attempts says how the asker's helper carries out each technique. Package coordinate
 // distinguishes the negotiated ones.
 var attempts = map[overlay.Technique]struct {
-	run   func(*Helper, context.Context, *frontal, *process, target, overlay.Step) (readyConn, error)
+	run   func(*dialler, context.Context, *frontal, *process, target, overlay.Step) (readyConn, error)
 	bound time.Duration // of the whole attempt
 	dials bool          // it opens a connection out of the site at once, which is counted
 }{
-	overlay.Direct:           {(*Helper).direct, attemptTimeout, true},
-	overlay.PortRange:        {(*Helper).direct, attemptTimeout, true},
-	overlay.Reversed:         {(*Helper).reversed, attemptTimeout, false},
-	overlay.SimultaneousOpen: {(*Helper).negotiated, agreeTimeout, false},
-	overlay.Traversing:       {(*Helper).negotiated, agreeTimeout, false},
-	overlay.HolePunching:     {(*Helper).negotiated, agreeTimeout, false},
-	overlay.Relay:            {(*Helper).relay, relayTimeout, true},
+	overlay.Direct:           {(*dialler).direct, attemptTimeout, true},
+	overlay.PortRange:        {(*dialler).direct, attemptTimeout, true},
+	overlay.Reversed:         {(*dialler).reversed, attemptTimeout, false},
+	overlay.SimultaneousOpen: {(*dialler).negotiated, agreeTimeout, false},
+	overlay.Traversing:       {(*dialler).negotiated, agreeTimeout, false},
+	overlay.HolePunching:     {(*dialler).negotiated, agreeTimeout, false},
+	overlay.Relay:            {(*dialler).relay, relayTimeout, true},
 }
 
 // attempt carries out one step of a plan from the asker's side.
-func (h *Helper) attempt(ctx context.Context, p *process, to target, step overlay.Step) (readyConn, error) {
-	f, err := h.uplink.frontalFor(ctx, p)
+func (d *dialler) attempt(ctx context.Context, p *process, to target, step overlay.Step) (readyConn, error) {
+	f, err := d.uplink.frontalFor(ctx, p)
 	if err != nil {
 		return readyConn{}, err
 	}
-	ctx, small := h.sizes.sized(ctx, to, time.Now())
+	ctx, small := d.sizes.sized(ctx, to, time.Now())
 	kind := step.Technique.Kind()
 	a, ok := attempts[step.Technique]
 	if !ok {
 		return readyConn{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
 	}
 	if kind.Negotiated() {
-		if err := h.outbound.skipReason(step.Technique); err != nil {
+		if err := d.outbound.skipReason(step.Technique); err != nil {
 			return readyConn{}, err
 		}
 	}
 	if a.dials {
-		inside := kind != overlay.ByProxy && to.point.Node.Site == h.node.Site
+		inside := kind != overlay.ByProxy && to.point.Node.Site == d.node.Site
 		var end func()
-		if ctx, end, err = h.outbound.dialSlot(ctx, f, inside, maxBudget); err != nil {
+		if ctx, end, err = d.outbound.dialSlot(ctx, f, inside, maxBudget); err != nil {
 			return readyConn{}, err
 		}
 		defer end()
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.bound, fmt.Errorf("%w after %v", overlay.ErrTimeout, a.bound))
 	defer cancel()
-	m, err := a.run(h, ctx, f, p, to, step)
+	m, err := a.run(d, ctx, f, p, to, step)
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, overlay.ErrTimeout) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
@@ -70,8 +70,8 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 
 // direct dials the target's helper, or the frontal of its site, and sends the intro. It does not
 // wait for an answer: the first one comes from the process, or is a refusal that the process reads.
-func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
-	addr, inside := to.point.Public, to.point.Node.Site == h.node.Site
+func (d *dialler) direct(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
+	addr, inside := to.point.Public, to.point.Node.Site == d.node.Site
 	switch {
 	case inside:
 		addr = to.point.Local
@@ -83,18 +83,18 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 	if !addr.IsValid() {
 		return readyConn{}, fmt.Errorf("%w: %v listens nowhere that this site can dial; its port range may be full", overlay.ErrUnreachable, to.point.Node)
 	}
-	c, limits, err := h.outbound.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, foreign: !inside, asker: p.name, target: to.point.Process})
+	c, limits, err := d.outbound.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, foreign: !inside, asker: p.name, target: to.point.Process})
 	if err != nil {
 		return readyConn{}, err
 	}
 	intro := &wire.Intro{
 		Kind: wire.IntroProcess, Job: to.point.Process.Job, Rank: to.point.Process.Rank,
-		From: h.node, Technique: step.Technique, Via: step.Via,
+		From: d.node, Technique: step.Technique, Via: step.Via,
 	}
 	if err := writeFrame(ctx, c, intro); err != nil {
 		return readyConn{}, err
 	}
-	s, err := h.socketFor(c)
+	s, err := d.socketFor(c)
 	return readyConn{conn: s, limits: limits}, err
 }
 
@@ -111,10 +111,10 @@ func withLimits(reason string, limits []string) string {
 
 // reversed asks the target's helper to dial back, and waits for the connection that presents the
 // connect-id.
-func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
+func (d *dialler) reversed(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
 	back := f.public
 	switch {
-	case to.point.Node.Site == h.node.Site:
+	case to.point.Node.Site == d.node.Site:
 		back = f.local
 	case step.IPv6 && !back.Addr().Is6():
 		back = f.public6
@@ -123,14 +123,14 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 		return readyConn{}, fmt.Errorf("%w: this node listens nowhere that %s can dial", overlay.ErrUnreachable, to.point.Node.Site)
 	}
 	id := newID()
-	arrival, cancel := h.here.expect(id)
+	arrival, cancel := d.here.expect(id)
 	defer cancel()
-	request := h.signalRequest(p, to, overlay.Reversed)
+	request := d.signalRequest(p, to, overlay.Reversed)
 	request.ConnectId = id[:]
 	if back.IsValid() {
 		request.ConnectAddress = back.String()
 	}
-	in, err := h.openSignalling(ctx, f, request)
+	in, err := d.openSignalling(ctx, f, request)
 	if err != nil {
 		return readyConn{}, err
 	}

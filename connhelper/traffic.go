@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -20,10 +19,7 @@ import (
 
 // trafficReports passes on what the processes of this node report about their links.
 type trafficReports struct {
-	node     overlay.NodeID
-	log      *slog.Logger
-	audit    auditor
-	uplink   *uplink
+	*common
 	ownLinks atomic.Int64 // open links in the accounts of all processes
 }
 

@@ -43,7 +43,7 @@ func TestTrafficIsAudited(t *testing.T) {
 	leaves.conn.Close()
 	killed.send(said(3, 50, false))
 	killed.send(said(3, 60, false))
-	testkit.Until(t, "the helper knows of one link", func() bool { return f.last.traffic.ownLinks.Load() == 1 })
+	testkit.Until(t, "the helper knows of one link", func() bool { return f.last.processes.traffic.ownLinks.Load() == 1 })
 	killed.conn.Close()
 	testkit.Until(t, "both were withdrawn", func() bool {
 		f.mu.Lock()
@@ -51,7 +51,7 @@ func TestTrafficIsAudited(t *testing.T) {
 		return len(f.points) == 0
 	})
 	stop()
-	if n := f.last.traffic.ownLinks.Load(); n != 0 {
+	if n := f.last.processes.traffic.ownLinks.Load(); n != 0 {
 		t.Errorf("%d links are still counted", n)
 	}
 
