@@ -209,8 +209,13 @@ func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (
 		names[i] = overlay.ProcessName{Job: overlay.JobID(q.GetProcess().GetJob()), Rank: q.GetProcess().GetRank()}
 	}
 	resp := &controlpb.ResolveResponse{Answers: make([]*controlpb.Answer, 0, len(names))}
-	before := judged{}
-	for i, e := range d.b.registry.Lookup(make([]registry.Entry, 0, len(names)), names) {
+	entries, before := d.b.registry.Lookup(make([]registry.Entry, 0, len(names)), names), judged{}
+	if wait := time.Duration(req.GetWaitMs()) * time.Millisecond; wait > 0 {
+		waitCtx, cancel := context.WithTimeout(ctx, min(wait, maxAwait))
+		defer cancel()
+		d.await(waitCtx, asker, req.Questions, entries)
+	}
+	for i, e := range entries {
 		answer, p := d.answer(asker, names[i], e, before)
 		resp.Answers = append(resp.Answers, answer)
 		if p != nil && !slices.Contains(req.CachedPlans, p.Digest) && !slices.Contains(resp.Plans, p) {
@@ -283,37 +288,44 @@ func (d directory) noPlanError(asker *registry.Site, e registry.Entry, before ju
 	return nil
 }
 
-// Await implements controlpb.DirectoryServer.
-func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-	asker, err := d.asker(ctx)
-	if err != nil {
-		return nil, d.b.fail(err)
-	}
-	name, err := control.ProcessFromPB(req.GetProcess())
-	if err != nil {
-		return nil, d.b.fail(malformed(err))
-	}
+// await waits for those of the processes that are not registered, until ctx ends, unless no link to them is
+// possible. Of a process for which it cannot wait it sets why in its entry.
+func (d directory) await(ctx context.Context, asker *registry.Site, questions []*controlpb.Question, entries []registry.Entry) {
+	site, before := asker.Profile.Site, judged{}
 	d.b.counters.awaits.Add(1)
-	wait := min(time.Duration(req.GetWaitMs())*time.Millisecond, maxAwait)
-	waitCtx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	start, site := time.Now(), control.SessionOf(ctx).Peer().Site
-	var found [1]registry.Entry
-	e, before := d.b.registry.Lookup(found[:0], []overlay.ProcessName{name})[0], judged{}
-	if e.Site == nil && d.noPlanError(asker, e, before) == nil { // otherwise there is nothing to wait for
+	for i, e := range entries {
+		if e.Site != nil || e.Died || d.noPlanError(asker, e, before) != nil {
+			continue
+		}
+		name, err := control.ProcessFromPB(questions[i].GetProcess())
+		if err != nil {
+			continue // it will never be registered
+		}
 		if err = d.b.waits.Take(site, 1); err == nil {
-			e, err = d.b.registry.Await(waitCtx, name)
+			e, err = d.b.registry.Await(ctx, name)
 			d.b.waits.Give(site, 1)
 		} else {
 			d.b.auditRefusal(control.SessionOf(ctx).Peer().String(), "waits", err)
 		}
+		switch {
+		case err == nil:
+			entries[i] = e
+		case errors.Is(err, overlay.ErrOverloaded):
+			entries[i].Refused = err
+		}
 	}
+}
+
+// Await implements controlpb.DirectoryServer, for frontals of the version before.
+func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
+	resp, err := d.Resolve(ctx, &controlpb.ResolveRequest{Questions: []*controlpb.Question{{Process: req.GetProcess()}}, WaitMs: req.GetWaitMs()})
 	if err != nil {
-		d.b.counters.fault(err)
-		return &controlpb.Answer{Fault: control.Fault(fmt.Errorf("%w (after %v)", err, time.Since(start).Round(time.Millisecond)))}, nil
+		return nil, err
 	}
-	answer, p := d.answer(asker, name, e, before)
-	answer.PlanIfNew = p
+	answer := resp.Answers[0]
+	if len(resp.Plans) > 0 {
+		answer.PlanIfNew = resp.Plans[0]
+	}
 	return answer, nil
 }
 

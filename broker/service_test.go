@@ -130,8 +130,6 @@ func TestResolveRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFault(t, "no job id", resp.Answers[0].Fault, overlay.ErrUnknownProcess, "process is not registered: rank 1 of job no id is not known to broker main")
-	_, err = a.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: &controlpb.Process{Job: "x"}})
-	wantStatus(t, "await no job id", err, wire.ErrMalformed, `malformed frame: job id "x": want NAME-<32 hexadecimal digits>`)
 	_, err = a.directory.Withdraw(g.ctx(), &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{{}}})
 	wantStatus(t, "withdraw nothing", err, wire.ErrMalformed, `malformed frame: job id "": want NAME-<32 hexadecimal digits>`)
 	_, err = a.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: &controlpb.Profile{Inbound: 9}})
@@ -181,27 +179,48 @@ func TestRegisterFaults(t *testing.T) {
 	}
 }
 
-func TestAwaitCall(t *testing.T) {
+// With wait_ms Resolve waits for all processes, and older frontals call Await.
+func TestResolveWaits(t *testing.T) {
 	g := newGrid(t)
 	g.start()
 	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
 	g.register(a, pointOf("sitea", rank(0), 1)) // the process that asks
-	answer, err := a.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(rank(3))})
-	if err != nil {
+	req := question(rank(0), rank(3), overlay.ProcessName{Job: "no id", Rank: 1}, rank(4))
+	req.WaitMs = 1
+	resp, err := a.directory.Resolve(g.ctx(), req)
+	if err != nil || resp.Answers[0].Fault != nil {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	wantFault(t, "nobody came", resp.Answers[1].Fault, overlay.ErrUnknownProcess, fmt.Sprintf("process is not registered: rank 3 of job %s is not known to broker main", testJob))
+	req.WaitMs = 60_000
+	got := make(chan *controlpb.ResolveResponse, 1)
+	go func() {
+		resp, _ := a.directory.Resolve(g.ctx(), req)
+		got <- resp
+	}()
+	older := make(chan *controlpb.Answer, 1)
+	go func() {
+		answer, _ := a.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(rank(4)), WaitMs: 60_000})
+		older <- answer
+	}()
+	testkit.Until(g.t, "both wait", func() bool { return g.b.Status().Waiting == 2 })
+	g.register(b, pointOf("siteb", rank(3), 1))
+	g.register(b, pointOf("siteb", rank(4), 1))
+	if resp := <-got; resp == nil || resp.Answers[1].GetPoint().GetSite() != "siteb" || resp.Answers[3].GetPoint().GetSite() != "siteb" || len(resp.Plans) != 1 || resp.Answers[3].Plan != resp.Plans[0].Digest {
+		t.Errorf("answers %v", resp)
+	}
+	if answer := <-older; answer.GetPoint().GetSite() != "siteb" || answer.PlanIfNew.GetDigest() != answer.Plan {
+		t.Errorf("answer %v", answer)
+	}
+	g.b.waits.SetMax(0, 1)
+	if err := g.b.waits.Take("sitea", 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := control.FaultErr(answer.Fault); !errors.Is(err, overlay.ErrUnknownProcess) || !strings.HasPrefix(err.Error(), "process is not registered: waited for rank 3 of job "+string(testJob)+", which did not register (after ") {
-		t.Errorf("nobody came: %v", err)
+	if resp, err = a.directory.Resolve(g.ctx(), &controlpb.ResolveRequest{Questions: question(rank(5)).Questions, WaitMs: 60_000}); err != nil {
+		t.Fatal(err)
 	}
-	got := make(chan *controlpb.Answer, 1)
-	go func() {
-		answer, _ := a.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(rank(3)), WaitMs: 60_000})
-		got <- answer
-	}()
-	testkit.Until(g.t, "the asker waits", func() bool { return g.b.Status().Waiting == 1 })
-	g.register(b, pointOf("siteb", rank(3), 1))
-	if answer := <-got; answer.GetPoint().GetSite() != "siteb" || answer.PlanIfNew.GetDigest() != answer.Plan {
-		t.Errorf("answer %v", answer)
+	if err := control.FaultErr(resp.Answers[0].Fault); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "limits.waiting_per_site") {
+		t.Errorf("too many wait: %v", err)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestCallsAreReported(t *testing.T) {
 	for _, intro := range []wire.Intro{
 		{From: overlay.NodeID{Site: "sitea", Name: "a2"}, Technique: overlay.Direct},
 		{From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.SimultaneousOpen}, // through a gateway
-		{From: overlay.NodeID{Site: "sited", Name: "d1"}, Technique: overlay.PortRange}, // reported already
+		{From: overlay.NodeID{Site: "sited", Name: "d1"}, Technique: overlay.PortRange},        // reported already
 		{From: overlay.NodeID{Site: "sitec", Name: "c1"}, Technique: overlay.PortRange},
 	} {
 		c, err := net.Dial("tcp", addr)

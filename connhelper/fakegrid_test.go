@@ -60,7 +60,8 @@ type fakeFrontal struct {
 	ends      int                         // how many signalling requests end their session
 	endsAgain int                         // how many registrations end it
 	noPlan    bool                        // answer without a plan
-	late      bool                        // Await answers after its time
+	old       bool                        // Resolve does not wait
+	late      bool                        // Resolve answers only the first question in time
 	away      bool                        // Resolve has no broker to ask, and later does not answer
 	offered   []*controlpb.HostOffer
 	hosts     *controlpb.HostList
@@ -199,7 +200,21 @@ func (f *fakeFrontal) answer(m *controlpb.Process) (*controlpb.Answer, <-chan st
 func (f *fakeFrontal) Resolve(ctx context.Context, r *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 	response := &controlpb.ResolveResponse{}
 	for _, q := range r.Questions {
-		a, _ := f.answer(q.Process)
+		a, changed := f.answer(q.Process)
+		over := time.After(time.Duration(r.WaitMs) * time.Millisecond)
+		if f.late && f.resolves > 1 {
+			over = nil
+		}
+		for waits := !f.old && !f.away; waits && errors.Is(control.FaultErr(a.Fault), overlay.ErrUnknownProcess); {
+			select {
+			case <-changed:
+				a, changed = f.answer(q.Process)
+			case <-over:
+				waits = false
+			case <-ctx.Done():
+				return nil, control.Status(ctx.Err())
+			}
+		}
 		if f.away && f.resolves > 1 {
 			<-ctx.Done()
 			return nil, control.Status(ctx.Err())
@@ -210,26 +225,6 @@ func (f *fakeFrontal) Resolve(ctx context.Context, r *controlpb.ResolveRequest) 
 		response.Answers = append(response.Answers, a)
 	}
 	return response, nil
-}
-
-func (f *fakeFrontal) Await(ctx context.Context, r *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-	over := time.After(time.Duration(r.WaitMs) * time.Millisecond)
-	if f.late {
-		over = nil
-	}
-	for {
-		a, changed := f.answer(r.Process)
-		if a.Fault == nil {
-			return a, nil
-		}
-		select {
-		case <-changed:
-		case <-over:
-			return a, nil
-		case <-ctx.Done():
-			return nil, control.Status(ctx.Err())
-		}
-	}
 }
 
 func (f *fakeFrontal) Report(_ context.Context, r *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {

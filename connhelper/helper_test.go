@@ -526,6 +526,18 @@ func TestFailures(t *testing.T) {
 		join(t, s1, key, 0).failedAs(9, 500*time.Millisecond, wire.CodeUnknownProcess,
 			"for it to start; it has not registered with any helper")
 	})
+	t.Run("never starts, by a frontal that does not wait", func(t *testing.T) {
+		f := newFakeFrontal(t, open, overlay.Direct)
+		f.old = true
+		s1, _ := f.helper("a1")
+		join(t, s1, key, 0).failedAs(9, 500*time.Millisecond, wire.CodeUnknownProcess,
+			"for it to start; it has not registered with any helper")
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.resolves > 20 {
+			t.Errorf("it was asked %d times", f.resolves)
+		}
+	})
 	t.Run("no broker, and then no answer", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Direct)
 		f.away = true

@@ -31,15 +31,18 @@ func (d *dialler) locate(ctx context.Context, name overlay.ProcessName, fresh bo
 		if err != nil {
 			return target{}, err
 		}
-		answer, err := ask(ctx, f, name, fresh)
+		asked, left := time.Now(), timeLeft(ctx)
+		wait := min(awaitStep, left-max(answerMargin, left/8)) // leaves time for the answer to arrive
+		answer, err := ask(ctx, f, name, fresh, wait)
 		unknown = unknown || errors.Is(err, overlay.ErrUnknownProcess)
 		switch {
 		case err == nil:
 			return readAnswer(answer)
 		case errors.Is(ctx.Err(), context.Canceled):
 			return target{}, ctx.Err()
-		case errors.Is(err, overlay.ErrUnknownProcess) && timeLeft(ctx) > answerMargin:
-			continue // ask has waited
+		case (errors.Is(err, overlay.ErrUnknownProcess) || errors.Is(err, overlay.ErrOverloaded)) && timeLeft(ctx) > answerMargin:
+			// A frontal of the version before has not waited, nor has one for which too many dials wait: ask now and then.
+			f.wait(ctx, min(minAwaitPause+rand.N(minAwaitPause), time.Until(asked.Add(wait))))
 		case errors.Is(err, overlay.ErrUnknownProcess), unknown && isLate(ctx, err):
 			return target{}, fmt.Errorf("%w: waited %v for it to start; it has not registered with any helper",
 				overlay.ErrUnknownProcess, time.Since(start).Round(10*time.Millisecond))
@@ -71,39 +74,24 @@ func (f *frontal) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ask sends one question; for an unknown process it waits a while.
-func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool) (*controlpb.Answer, error) {
-	r, err := f.directory().Resolve(ctx, &controlpb.ResolveRequest{Questions: []*controlpb.Question{
-		{Process: control.ProcessToPB(name), Fresh: fresh},
-	}})
+// ask sends one question; the frontal waits so long for the process to register.
+func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool, wait time.Duration) (*controlpb.Answer, error) {
+	r, err := f.directory().Resolve(ctx, &controlpb.ResolveRequest{
+		Questions: []*controlpb.Question{{Process: control.ProcessToPB(name), Fresh: fresh}}, WaitMs: uint32(max(wait.Milliseconds(), 1)),
+	})
 	if err != nil {
 		return nil, control.FromStatus(err)
 	}
 	if len(r.Answers) != 1 {
 		return nil, fmt.Errorf("%v gave %d answers to one question", f.session.Peer(), len(r.Answers))
 	}
-	if err = control.FaultErr(r.Answers[0].Fault); !errors.Is(err, overlay.ErrUnknownProcess) {
-		return r.Answers[0], err
-	}
-	wait := min(awaitStep, timeLeft(ctx)-answerMargin) // leaves time for the answer to arrive
-	answer, err := f.directory().Await(ctx, &controlpb.AwaitRequest{Process: control.ProcessToPB(name), WaitMs: uint32(max(wait.Milliseconds(), 1))})
-	if err = control.FromStatus(err); err == nil {
-		err = control.FaultErr(answer.Fault)
-	} else if isLate(ctx, err) { // the first answer was that it is unknown
-		return nil, fmt.Errorf("%w: %w", overlay.ErrUnknownProcess, err)
-	}
-	if errors.Is(err, overlay.ErrOverloaded) { // too many dials of this node or site wait: ask now and then instead
-		f.wait(ctx, min(minAwaitPause+rand.N(minAwaitPause), max(wait, time.Millisecond)))
-		return nil, fmt.Errorf("%w: %w", overlay.ErrUnknownProcess, err)
-	}
-	return answer, err
+	return r.Answers[0], control.FaultErr(r.Answers[0].Fault)
 }
 
-// minAwaitPause is the minimum pause between two questions about a process that cannot be waited for
-// in one call.
+// minAwaitPause is the minimum pause between two questions about a process for which the frontal does not wait.
 const minAwaitPause = 500 * time.Millisecond
 
-// answerMargin is the time allowed for an answer to return.
+// answerMargin is the minimum time allowed for an answer to return.
 const answerMargin = 50 * time.Millisecond
 
 // isLate reports whether err says that an answer did not arrive before ctx's deadline, as on a busy

@@ -192,7 +192,8 @@ func (d *directoryServer) Withdraw(ctx context.Context, req *controlpb.WithdrawR
 	return &controlpb.WithdrawResponse{}, nil
 }
 
-// Resolve answers from registry and cache, and asks the broker for the rest.
+// Resolve answers from registry and cache, and asks the broker for the rest; then it waits for those that
+// have not registered, as long as the helper wants.
 func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 	id, err := d.f.helperOf(ctx, "Resolve")
 	if err != nil {
@@ -201,6 +202,8 @@ func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveReq
 	if n := len(req.Questions); n > maxQuestions {
 		return nil, control.Status(fmt.Errorf("%s: %w: %d questions in one call, at most %d are answered", d.f.who, overlay.ErrOverloaded, n, maxQuestions))
 	}
+	waitCtx, cancel := context.WithTimeout(ctx, min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
+	defer cancel()
 	answers := make([]directory.Answer, len(req.Questions))
 	var open []directory.Question
 	var index []int // index in answers of each element of open
@@ -218,6 +221,9 @@ func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveReq
 	}
 	for i, a := range d.f.resolver.Resolve(ctx, open) {
 		answers[index[i]] = a
+	}
+	if req.WaitMs > 0 {
+		d.f.await(waitCtx, id, answers)
 	}
 	resp := &controlpb.ResolveResponse{}
 	for _, a := range answers {
@@ -259,24 +265,28 @@ func (f *Frontal) advice(id control.Identity, a directory.Answer) *controlpb.Mem
 	return m
 }
 
-// Await answers when the process has registered.
+// await waits for those of the processes that are not registered, until ctx ends.
+func (f *Frontal) await(ctx context.Context, id control.Identity, answers []directory.Answer) {
+	for i, a := range answers {
+		if !errors.Is(a.Err, overlay.ErrUnknownProcess) {
+			continue
+		}
+		if done, err := f.waiting(id); err != nil {
+			answers[i].Err = err
+		} else {
+			answers[i] = f.awaits.Await(ctx, a.Name)
+			done()
+		}
+	}
+}
+
+// Await is Resolve of one process, for helpers of the version before.
 func (d *directoryServer) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-	id, err := d.f.helperOf(ctx, "Await")
+	resp, err := d.Resolve(ctx, &controlpb.ResolveRequest{Questions: []*controlpb.Question{{Process: req.Process}}, WaitMs: req.WaitMs})
 	if err != nil {
-		return nil, control.Status(err)
+		return nil, err
 	}
-	name, err := control.ProcessFromPB(req.Process)
-	if err != nil {
-		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
-	}
-	done, err := d.f.waiting(id)
-	if err != nil {
-		return nil, control.Status(err)
-	}
-	defer done()
-	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
-	defer cancel()
-	return d.f.tell(id, d.f.awaits.Await(ctx, name)), nil
+	return resp.Answers[0], nil
 }
 
 // Report drops the cached answer if a connection made from it failed, and reports the attempt to

@@ -275,9 +275,8 @@ func TestBrokerAway(t *testing.T) {
 	if !errors.Is(err, overlay.ErrUnreachable) || !away(r).MatchString(err.Error()) {
 		t.Errorf("signal: %v, want %v", err, away(r))
 	}
-	a, err := h.dir.Await(h.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(proc(8)), WaitMs: 20})
-	if fault := control.FaultErr(a.GetFault()); err != nil || !errors.Is(fault, overlay.ErrUnreachable) || !away(r).MatchString(fault.Error()) {
-		t.Errorf("await: %v, %v", fault, err)
+	if err := h.await(8, 20*time.Millisecond); !errors.Is(err, overlay.ErrUnreachable) || !away(r).MatchString(err.Error()) {
+		t.Errorf("await: %v", err)
 	}
 	h.register(3)
 	if _, err := h.dir.Withdraw(h.ctx(), &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{{Process: control.ProcessToPB(proc(2)), Generation: 1}}}); err != nil {
@@ -342,25 +341,8 @@ func TestAwaitIsSharedToo(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	started := make(chan struct{})
-	r.broker.locked(func() {
-		r.broker.await = func(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-			select {
-			case <-started:
-				plan := planTo("siteb", "open")
-				return &controlpb.Answer{Point: pointAt(9, 1, "siteb", "b1"), Plan: plan.Digest, PlanIfNew: plan}, nil
-			case <-ctx.Done():
-				return nil, control.Status(ctx.Err())
-			}
-		}
-	})
-	wait := func(rank, ms uint32) error {
-		a, err := h.dir.Await(h.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(proc(rank)), WaitMs: ms})
-		if err != nil {
-			return control.FromStatus(err)
-		}
-		return control.FaultErr(a.Fault)
-	}
-	err := wait(9, 5)
+	r.broker.locked(func() { r.broker.resolve = r.broker.startsWhen(started, make(chan struct{}, p)) })
+	err := h.await(9, 5*time.Millisecond)
 	if want := `^frontal sitea: process is not registered: rank 9 of job \S+ did not start within \d+`; !errors.Is(err, overlay.ErrUnknownProcess) || !regexp.MustCompile(want).MatchString(err.Error()) {
 		t.Errorf("not started: %v, want %s", err, want)
 	}
@@ -371,7 +353,7 @@ func TestAwaitIsSharedToo(t *testing.T) {
 	var wg sync.WaitGroup
 	for range p {
 		wg.Go(func() {
-			if err := wait(9, uint32(patience.Milliseconds())); err != nil {
+			if err := h.await(9, patience); err != nil {
 				t.Error(err)
 			}
 		})
@@ -384,8 +366,12 @@ func TestAwaitIsSharedToo(t *testing.T) {
 	if n := r.broker.waits() - before; n != 1 {
 		t.Errorf("the broker was asked %d times, want 1", n)
 	}
-	if err := wait(9, 5); err != nil || r.broker.waits() != before+1 {
+	if err := h.await(9, 5*time.Millisecond); err != nil || r.broker.waits() != before+1 {
 		t.Errorf("once known: %v, %d calls", err, r.broker.waits()-before)
+	}
+	a, err := h.dir.Await(h.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(proc(9)), WaitMs: 5})
+	if err != nil || a.GetPoint().GetNode() != "b1" || a.PlanIfNew == nil {
+		t.Errorf("asked by an older helper: %v, %v", a, err)
 	}
 }
 
@@ -394,32 +380,44 @@ func TestAwaitOutlivesABrokerRestart(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	arrived := make(chan struct{}, 10)
-	r.broker.locked(func() {
-		r.broker.await = func(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-			arrived <- struct{}{}
-			<-ctx.Done()
-			return nil, control.Status(ctx.Err())
-		}
-	})
+	r.broker.locked(func() { r.broker.resolve = r.broker.startsWhen(nil, arrived) })
 	got := make(chan error)
-	go func() {
-		a, err := h.dir.Await(h.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(proc(9)), WaitMs: uint32(patience.Milliseconds())})
-		if err == nil {
-			err = control.FaultErr(a.Fault)
-		}
-		got <- err
-	}()
+	go func() { got <- h.await(9, patience) }()
 	testkit.Receive(t, "the question at the broker", arrived)
 	r.broker.stop()
-	r.broker.locked(func() {
-		r.broker.await = func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-			plan := planTo("siteb", "open")
-			return &controlpb.Answer{Point: pointAt(9, 1, "siteb", "b1"), Plan: plan.Digest, PlanIfNew: plan}, nil
-		}
-	})
+	r.broker.locked(func() { r.broker.resolve = r.broker.everybodyAtSiteB(1) })
 	r.broker.start()
 	if err := <-got; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBrokerThatDoesNotWait: one of the version before, or for which too many wait, is asked now and then.
+func TestBrokerThatDoesNotWait(t *testing.T) {
+	r := newRig(t, nil)
+	h := r.helper("a1")
+	r.broker.locked(func() { r.broker.resolve = nobody })
+	if err := h.await(9, time.Second); !errors.Is(err, overlay.ErrUnknownProcess) {
+		t.Error(err)
+	}
+	if n := r.broker.waits(); n == 0 || n > 4 {
+		t.Errorf("the broker was asked %d times", n)
+	}
+	began := r.broker.waits()
+	r.broker.locked(func() {
+		r.broker.resolve = func(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+			if r.broker.waits() > began+1 {
+				return r.broker.everybodyAtSiteB(1)(ctx, req)
+			}
+			resp, err := nobody(ctx, req)
+			if req.WaitMs > 0 {
+				resp.Answers[0].Fault = control.Fault(overlay.ErrOverloaded)
+			}
+			return resp, err
+		}
+	})
+	if err := h.await(9, patience); err != nil {
+		t.Errorf("too many wait at first: %v", err)
 	}
 }
 
@@ -597,7 +595,6 @@ func TestWhoMayCallWhat(t *testing.T) {
 		"Register": second(dir.Register(h.ctx(), &controlpb.RegisterRequest{})),
 		"Withdraw": second(dir.Withdraw(h.ctx(), &controlpb.WithdrawRequest{})),
 		"Resolve":  second(dir.Resolve(h.ctx(), &controlpb.ResolveRequest{})),
-		"Await":    second(dir.Await(h.ctx(), &controlpb.AwaitRequest{})),
 		"Report":   second(dir.Report(h.ctx(), &controlpb.ReportRequest{})),
 		"Enter":    second(nodes.Enter(h.ctx(), &controlpb.EnterRequest{})),
 		"Carry":    second(nodes.Carry(h.ctx(), &controlpb.CarryRequest{})),

@@ -214,7 +214,6 @@ type fakeBroker struct {
 
 	mu         sync.Mutex
 	resolves   []*controlpb.ResolveRequest
-	awaits     int
 	joins      []*controlpb.JoinRequest
 	registered map[uint32]*controlpb.AccessPoint // by rank
 	largest    int                               // bytes of a call that registers or publishes
@@ -229,7 +228,6 @@ type fakeBroker struct {
 	listed     int                   // calls for that
 
 	resolve  func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
-	await    func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error)
 	refuse   func(*controlpb.AccessPoint) *controlpb.Fault
 	signal   func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
 	reserved *controlpb.Reserved // nil: it does not know the call
@@ -238,10 +236,6 @@ type fakeBroker struct {
 func newFakeBroker(r *rig) *fakeBroker {
 	b := &fakeBroker{r: r, name: "main", registered: map[uint32]*controlpb.AccessPoint{}}
 	b.resolve = b.everybodyAtSiteB(1)
-	b.await = func(ctx context.Context, _ *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-		<-ctx.Done() // nobody starts
-		return nil, control.Status(ctx.Err())
-	}
 	b.start()
 	return b
 }
@@ -307,10 +301,46 @@ func (b *fakeBroker) calls() int {
 	return len(b.resolves)
 }
 
-func (b *fakeBroker) waits() int {
+// waits counts the calls that waited.
+func (b *fakeBroker) waits() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.awaits
+	for _, r := range b.resolves {
+		if r.WaitMs > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// startsWhen answers that no process is registered, or everybody at siteb once one is closed.
+func (b *fakeBroker) startsWhen(started <-chan struct{}, arrived chan<- struct{}) func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	all := b.everybodyAtSiteB(1)
+	return func(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+		if req.WaitMs > 0 {
+			arrived <- struct{}{}
+			select {
+			case <-started:
+			case <-ctx.Done():
+				return nil, control.Status(ctx.Err())
+			}
+		}
+		select {
+		case <-started:
+			return all(ctx, req)
+		default:
+			return nobody(ctx, req)
+		}
+	}
+}
+
+// nobody answers that no process is registered.
+func nobody(_ context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	resp := &controlpb.ResolveResponse{}
+	for range req.Questions {
+		resp.Answers = append(resp.Answers, &controlpb.Answer{Fault: control.Fault(overlay.ErrUnknownProcess)})
+	}
+	return resp, nil
 }
 
 // point returns what the broker has of a process.
@@ -397,14 +427,6 @@ func (b *fakeBroker) Resolve(ctx context.Context, req *controlpb.ResolveRequest)
 	resolve := b.resolve
 	b.mu.Unlock()
 	return resolve(ctx, req)
-}
-
-func (b *fakeBroker) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-	b.mu.Lock()
-	b.awaits++
-	await := b.await
-	b.mu.Unlock()
-	return await(ctx, req)
 }
 
 func (b *fakeBroker) Report(_ context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
@@ -567,7 +589,17 @@ func (h *fakeHelper) register(ranks ...uint32) {
 
 // ask resolves one process.
 func (h *fakeHelper) ask(rank uint32, fresh bool) (*controlpb.Answer, error) {
-	resp, err := h.dir.Resolve(h.ctx(), &controlpb.ResolveRequest{Questions: []*controlpb.Question{{Process: control.ProcessToPB(proc(rank)), Fresh: fresh}}})
+	return h.resolve(&controlpb.Question{Process: control.ProcessToPB(proc(rank)), Fresh: fresh}, 0)
+}
+
+// await resolves one process, and waits for it.
+func (h *fakeHelper) await(rank uint32, wait time.Duration) error {
+	_, err := h.resolve(&controlpb.Question{Process: control.ProcessToPB(proc(rank))}, wait)
+	return err
+}
+
+func (h *fakeHelper) resolve(q *controlpb.Question, wait time.Duration) (*controlpb.Answer, error) {
+	resp, err := h.dir.Resolve(h.ctx(), &controlpb.ResolveRequest{Questions: []*controlpb.Question{q}, WaitMs: uint32(wait.Milliseconds())})
 	if err != nil {
 		return nil, control.FromStatus(err)
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -85,19 +87,26 @@ func (w *Awaits) leave(name overlay.ProcessName, one *awaiting) {
 	}
 }
 
+// minAwaitPause is the minimum pause between two questions about a process for which the broker does not wait.
+const minAwaitPause = 500 * time.Millisecond
+
 // run calls the broker repeatedly until there is an answer or no waiter is left. It ends with ctx.
 func (w *Awaits) run(ctx context.Context, name overlay.ProcessName, one *awaiting) {
 	defer one.cancel()
 	a := Answer{Name: name}
 	for {
-		if a = w.once(ctx, name); a.Err == nil || ctx.Err() != nil {
+		w.up.Await(ctx)
+		asked := time.Now()
+		a = w.resolver.call(ctx, []*flight{{name: name}}, map[uint64]*controlpb.Plan{}, uplink.AwaitChunk)[0]
+		waits := errors.Is(a.Err, overlay.ErrUnknownProcess) || errors.Is(a.Err, overlay.ErrOverloaded)
+		if ctx.Err() != nil || !waits && !uplink.IsAway(a.Err) {
 			break
 		}
-		if !errors.Is(a.Err, overlay.ErrUnknownProcess) && !uplink.IsAway(a.Err) {
-			break
+		pause := 50 * time.Millisecond
+		if waits { // a broker of the version before does not wait, nor does one for which too many wait: ask now and then
+			pause = max(pause, min(minAwaitPause+rand.N(minAwaitPause), time.Until(asked.Add(uplink.AwaitChunk))))
 		}
-		// A broker that answers at once instead of waiting must not turn this into a busy loop.
-		if sleep.For(ctx, 50*time.Millisecond) != nil {
+		if sleep.For(ctx, pause) != nil {
 			break
 		}
 	}
@@ -109,14 +118,6 @@ func (w *Awaits) run(ctx context.Context, name overlay.ProcessName, one *awaitin
 		delete(w.flights, name)
 	}
 	close(one.done)
-}
-
-func (w *Awaits) once(ctx context.Context, name overlay.ProcessName) Answer {
-	resp, err := w.up.AwaitProcess(ctx, name)
-	if err != nil {
-		return Answer{Name: name, Err: err}
-	}
-	return w.resolver.read(name, resp, nil)
 }
 
 // answerLocally answers without the broker: from the registry if the process belongs to this site

@@ -198,7 +198,7 @@ func (r *Resolver) callUntilEmpty() {
 		r.count.Calls++
 		r.mu.Unlock()
 
-		answers := r.call(batch, known)
+		answers := r.call(r.ctx, batch, known, 0)
 
 		r.mu.Lock()
 		now := r.now()
@@ -215,16 +215,17 @@ func (r *Resolver) callUntilEmpty() {
 	}
 }
 
-// call sends one batch to the broker and processes its answer.
-func (r *Resolver) call(batch []*flight, known map[uint64]*controlpb.Plan) []Answer {
-	req := &controlpb.ResolveRequest{}
+// call sends one batch to the broker, which waits so long for processes that are not registered, and
+// processes its answer.
+func (r *Resolver) call(ctx context.Context, batch []*flight, known map[uint64]*controlpb.Plan, wait time.Duration) []Answer {
+	req := &controlpb.ResolveRequest{WaitMs: uint32(wait.Milliseconds())}
 	for _, f := range batch {
 		req.Questions = append(req.Questions, &controlpb.Question{Process: control.ProcessToPB(f.name), Fresh: f.fresh})
 	}
 	for digest := range known {
 		req.CachedPlans = append(req.CachedPlans, digest)
 	}
-	resp, err := r.ask(r.ctx, req)
+	resp, err := r.ask(ctx, req)
 	if err == nil && len(resp.Answers) != len(batch) {
 		err = fmt.Errorf("%s: %w: the broker gave %d answers to %d questions", r.who, overlay.ErrRefused, len(resp.Answers), len(batch))
 	}
@@ -261,10 +262,7 @@ func (r *Resolver) read(name overlay.ProcessName, m *controlpb.Answer, known map
 	if point.Node.Site == r.cache.own {
 		return a
 	}
-	if a.Plan = m.PlanIfNew; a.Plan == nil {
-		a.Plan = known[m.Plan]
-	}
-	if a.Plan == nil {
+	if a.Plan = known[m.Plan]; a.Plan == nil {
 		return wrong("it names a plan (%016x) that was never sent", m.Plan)
 	}
 	if plan, err := control.PlanFromPB(a.Plan); err != nil {

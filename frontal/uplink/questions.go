@@ -21,7 +21,8 @@ const AwaitChunk = 30 * time.Second
 // call, or is silent while another broker is available, it makes one more attempt: the broker may
 // have restarted.
 func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	wait := time.Duration(req.WaitMs) * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout+wait)
 	defer cancel()
 	for try := 0; ; try++ {
 		s, err := u.Get(ctx)
@@ -30,7 +31,7 @@ func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*cont
 		}
 		call, cancel := ctx, context.CancelFunc(func() {})
 		if try == 0 && u.HasSpare() {
-			call, cancel = context.WithTimeout(ctx, u.Another)
+			call, cancel = context.WithTimeout(ctx, u.Another+wait)
 		}
 		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(call, req)
 		// Not by call.Err(): the broker measures the same time, and may end the stream before this
@@ -41,7 +42,7 @@ func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*cont
 			return resp, nil
 		}
 		if silent && u.Doubt(s) {
-			u.log.Warn("a broker does not answer; trying another", "silent", u.Addr(s), "after", u.Another.String())
+			u.log.Warn("a broker does not answer; trying another", "silent", u.Addr(s), "after", (u.Another + wait).String())
 			continue
 		}
 		if err = u.CallError(s, err); try > 0 || u.Current() == s || !IsAway(err) {
@@ -91,19 +92,4 @@ func (u *Set) Hosts(ctx context.Context) ([]offer.Host, error) {
 		return nil, fmt.Errorf("%s: %w: the broker's list of hosts: %w", u.who, wire.ErrMalformed, err)
 	}
 	return hosts, nil
-}
-
-// AwaitProcess makes one call to the current broker, which waits for a process for AwaitChunk. It
-// waits for a broker until ctx ends.
-func (u *Set) AwaitProcess(ctx context.Context, name overlay.ProcessName) (*controlpb.Answer, error) {
-	s := u.Await(ctx)
-	if s == nil {
-		return nil, u.Away()
-	}
-	call, cancel := context.WithTimeout(ctx, AwaitChunk+CallTimeout)
-	defer cancel()
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).Await(call, &controlpb.AwaitRequest{
-		Process: control.ProcessToPB(name), WaitMs: uint32(AwaitChunk.Milliseconds()),
-	})
-	return resp, u.CallError(s, err)
 }

@@ -473,10 +473,13 @@ func (b *budgeted) waits(t *testing.T) {
 		all.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
-			_, err := controlpb.NewDirectoryClient(s.Conn()).Await(ctx, &controlpb.AwaitRequest{
-				Process: control.ProcessToPB(overlay.ProcessName{Job: job, Rank: rank}), WaitMs: 60_000,
+			r, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(ctx, &controlpb.ResolveRequest{
+				Questions: []*controlpb.Question{{Process: control.ProcessToPB(overlay.ProcessName{Job: job, Rank: rank})}}, WaitMs: 60_000,
 			})
-			if err = control.FromStatus(err); errors.Is(err, overlay.ErrOverloaded) {
+			if err = control.FromStatus(err); err == nil {
+				err = control.FaultErr(r.Answers[0].Fault)
+			}
+			if errors.Is(err, overlay.ErrOverloaded) {
 				refused.Add(1)
 				told.Store(err.Error())
 			}

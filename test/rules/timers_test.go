@@ -59,6 +59,7 @@ var shortTimers = map[string]string{
 	"frontal/directory HostsAge":              record,
 	"frontal/directory hostsPause":            pause,
 	"frontal/directory lateAfter":             beside,
+	"frontal/directory minAwaitPause":         pause,
 	"frontal/gateway localDial":               local,
 	"frontal/outcomes minSilence":             record,
 	"frontal/uplink AnswerMargin":             open,

@@ -1140,6 +1140,7 @@ type ResolveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Questions     []*Question            `protobuf:"bytes,1,rep,name=questions,proto3" json:"questions,omitempty"`
 	CachedPlans   []uint64               `protobuf:"fixed64,2,rep,packed,name=cached_plans,json=cachedPlans,proto3" json:"cached_plans,omitempty"` // digests of plans that the asker holds
+	WaitMs        uint32                 `protobuf:"varint,3,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`                        // for processes that are not registered yet; 0: not at all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1186,6 +1187,13 @@ func (x *ResolveRequest) GetCachedPlans() []uint64 {
 		return x.CachedPlans
 	}
 	return nil
+}
+
+func (x *ResolveRequest) GetWaitMs() uint32 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return 0
 }
 
 type Question struct {
@@ -1297,7 +1305,7 @@ type Answer struct {
 	Fault         *Fault                 `protobuf:"bytes,1,opt,name=fault,proto3" json:"fault,omitempty"` // when set, nothing else is
 	Point         *AccessPoint           `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
 	Plan          uint64                 `protobuf:"fixed64,3,opt,name=plan,proto3" json:"plan,omitempty"`                            // digest of the plan; 0 within one site
-	PlanIfNew     *Plan                  `protobuf:"bytes,4,opt,name=plan_if_new,json=planIfNew,proto3" json:"plan_if_new,omitempty"` // Await and helpers: the plan itself
+	PlanIfNew     *Plan                  `protobuf:"bytes,4,opt,name=plan_if_new,json=planIfNew,proto3" json:"plan_if_new,omitempty"` // helpers and Await: the plan itself
 	Memory        *Memory                `protobuf:"bytes,5,opt,name=memory,proto3" json:"memory,omitempty"`                          // helpers: what the site has learned of the plan's techniques
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5442,10 +5450,11 @@ const file_control_proto_rawDesc = "" +
 	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"[\n" +
 	"\x12LookupNameResponse\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\x121\n" +
-	"\x05owner\x18\x02 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05owner\"o\n" +
+	"\x05owner\x18\x02 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05owner\"\x88\x01\n" +
 	"\x0eResolveRequest\x12:\n" +
 	"\tquestions\x18\x01 \x03(\v2\x1c.isthmus.control.v1.QuestionR\tquestions\x12!\n" +
-	"\fcached_plans\x18\x02 \x03(\x06R\vcachedPlans\"W\n" +
+	"\fcached_plans\x18\x02 \x03(\x06R\vcachedPlans\x12\x17\n" +
+	"\await_ms\x18\x03 \x01(\rR\x06waitMs\"W\n" +
 	"\bQuestion\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x14\n" +
 	"\x05fresh\x18\x02 \x01(\bR\x05fresh\"w\n" +

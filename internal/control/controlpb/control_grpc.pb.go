@@ -51,11 +51,12 @@ type DirectoryClient interface {
 	// Withdraw removes processes, if their generation is still the given one.
 	Withdraw(ctx context.Context, in *WithdrawRequest, opts ...grpc.CallOption) (*WithdrawResponse, error)
 	// Resolve returns where processes are and how the asker's site connects to
-	// theirs. Each question has its own answer or fault; none waits.
+	// theirs. Each question has its own answer or fault. With wait_ms it answers
+	// when all of them have registered, or at the latest after that with the fault
+	// UNKNOWN_PROCESS; older peers do not wait.
 	Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error)
-	// Await is Resolve for one process that may not have started yet: it
-	// answers when the process registers, at the latest after wait_ms with the
-	// fault UNKNOWN_PROCESS.
+	// Await is Resolve of one process with wait_ms, as peers of the version before
+	// ask it.
 	Await(ctx context.Context, in *AwaitRequest, opts ...grpc.CallOption) (*Answer, error)
 	// Signal asks the target's helper, through broker and frontals, to do
 	// its part of a technique that needs both ends. The asker sees ASSIGNED once
@@ -256,11 +257,12 @@ type DirectoryServer interface {
 	// Withdraw removes processes, if their generation is still the given one.
 	Withdraw(context.Context, *WithdrawRequest) (*WithdrawResponse, error)
 	// Resolve returns where processes are and how the asker's site connects to
-	// theirs. Each question has its own answer or fault; none waits.
+	// theirs. Each question has its own answer or fault. With wait_ms it answers
+	// when all of them have registered, or at the latest after that with the fault
+	// UNKNOWN_PROCESS; older peers do not wait.
 	Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error)
-	// Await is Resolve for one process that may not have started yet: it
-	// answers when the process registers, at the latest after wait_ms with the
-	// fault UNKNOWN_PROCESS.
+	// Await is Resolve of one process with wait_ms, as peers of the version before
+	// ask it.
 	Await(context.Context, *AwaitRequest) (*Answer, error)
 	// Signal asks the target's helper, through broker and frontals, to do
 	// its part of a technique that needs both ends. The asker sees ASSIGNED once
