@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
@@ -51,41 +53,33 @@ func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*cont
 	}
 }
 
-// Reflectors queries the current broker for its reflectors and its time.
-func (u *Set) Reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+// once makes one call to the current broker.
+func once[Q, A any](ctx context.Context, u *Set, req Q, call func(controlpb.DirectoryClient, context.Context, Q, ...grpc.CallOption) (A, error)) (answer A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	s, err := u.Get(ctx)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).Reflectors(ctx, req)
-	return resp, u.CallError(s, err)
+	answer, err = call(controlpb.NewDirectoryClient(s.Conn()), ctx, req)
+	return answer, u.CallError(s, err)
+}
+
+// Reflectors queries the current broker for its reflectors and its time.
+func (u *Set) Reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+	return once(ctx, u, req, controlpb.DirectoryClient.Reflectors)
 }
 
 // CallBack asks the current broker for a call-back.
 func (u *Set) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	s, err := u.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).CallBack(ctx, req)
-	return resp, u.CallError(s, err)
+	return once(ctx, u, req, controlpb.DirectoryClient.CallBack)
 }
 
 // Hosts queries the current broker for the hosts of the grid.
 func (u *Set) Hosts(ctx context.Context) ([]offer.Host, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	s, err := u.Get(ctx)
+	list, err := once(ctx, u, &controlpb.HostsRequest{}, controlpb.DirectoryClient.Hosts)
 	if err != nil {
 		return nil, err
-	}
-	list, err := controlpb.NewDirectoryClient(s.Conn()).Hosts(ctx, &controlpb.HostsRequest{})
-	if err != nil {
-		return nil, u.CallError(s, err)
 	}
 	hosts, err := offer.ListFromPB(list)
 	if err != nil {
