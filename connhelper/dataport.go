@@ -24,7 +24,6 @@ import (
 // frontal, so that registered addresses remain valid.
 type dataPort struct {
 	*common
-	budgets  *budgets
 	delivery *delivery
 	reports  *reports
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/nat/punch"
@@ -73,6 +74,10 @@ func (d *delivery) pair(p, q *process) (readyConn, error) {
 	}
 	return readyConn{conn: ours, path: overlay.Path{Peer: d.node, Reason: "both processes run on this node"}}, nil
 }
+
+// bridgeTimeout is how long the kernel tries to deliver what a process wrote on a connection that
+// this helper bridges: by then the link itself has moved elsewhere.
+const bridgeTimeout = 30 * time.Second
 
 // socketFor returns a connection in a form that can be handed to a process. A kernel socket already is; for any
 // other connection the process gets one end of a socket pair, and this helper copies for as long as

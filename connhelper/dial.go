@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/connhelper/race"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -60,7 +61,6 @@ type memory struct {
 // dialler carries out plans from the asker's side.
 type dialler struct {
 	*common
-	budgets    *budgets
 	sizes      *sizes
 	paths      *race.Cache
 	reports    *reports
@@ -130,7 +130,7 @@ func patienceWith(err error) time.Duration {
 
 // isTransient reports whether a failure may be transient.
 func isTransient(err error) bool {
-	if errors.Is(err, errUnanswered) || errors.Is(err, dialwindow.ErrNoSlot) {
+	if errors.Is(err, signalling.ErrUnanswered) || errors.Is(err, dialwindow.ErrNoSlot) {
 		return true // nothing was tried
 	}
 	for _, class := range []error{overlay.ErrNoPath, overlay.ErrForbidden, overlay.ErrEnded, overlay.ErrOverloaded, wire.ErrVersion, wire.ErrMalformed} {
@@ -349,7 +349,7 @@ func (d *dialler) reportOutcomes(to target, entries []race.Entry, got []race.Out
 // Such a failure must not be remembered for the technique.
 func isSkipped(err error) bool {
 	for _, class := range []error{
-		overlay.ErrOverloaded, overlay.ErrPortRangeFull, errUnanswered, overlay.ErrNoSession,
+		overlay.ErrOverloaded, overlay.ErrPortRangeFull, signalling.ErrUnanswered, overlay.ErrNoSession,
 		overlay.ErrUnknownSite, overlay.ErrUnknownProcess, overlay.ErrStale,
 	} {
 		if errors.Is(err, class) {

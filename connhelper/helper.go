@@ -85,7 +85,6 @@ type Helper struct {
 	offer atomic.Pointer[offer.Offer] // of opts, or a later one
 
 	ctl        *control.Endpoint
-	budgets    *budgets
 	reports    *reports
 	delivery   *delivery
 	traversals *traversals
@@ -103,6 +102,7 @@ type common struct {
 	site     siteProfile
 	here     table
 	outbound *outbound
+	budgets  *budgets
 
 	work sync.WaitGroup  // goroutines of Serve that nothing else waits for
 	life context.Context // of Serve, for work that outlasts the call that started it; set before anything runs
@@ -117,6 +117,7 @@ func New(opts Options) (*Helper, error) {
 	audit := auditor{log: opts.Audit, node: id.Node()}
 	c := &common{
 		node: id.Node(), log: opts.Log, audit: audit, here: newTable(), uplink: newUplink(id.Node(), opts.Frontal, opts.Log),
+		budgets: newBudgets(opts.Limits.orDefault(), opts.MaxOpen, audit),
 		outbound: &outbound{
 			node: id.Node(), audit: audit, rule: opts.Rule, allowLoopback: opts.AllowLoopback, httpProxy: opts.HTTPProxy,
 			proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
@@ -124,7 +125,7 @@ func New(opts Options) (*Helper, error) {
 		},
 	}
 	h := &Helper{
-		common: c, opts: opts, budgets: newBudgets(opts.Limits.orDefault(), opts.MaxOpen, audit), reports: &reports{common: c},
+		common: c, opts: opts, reports: &reports{common: c},
 		delivery: &delivery{common: c, crypt: newEncryption(opts.Log, id.Site)},
 		traversals: &traversals{
 			common: c, address: opts.Address, oneHost: opts.AllowLoopback,
@@ -133,16 +134,16 @@ func New(opts Options) (*Helper, error) {
 		reserves: &reserves{common: c, requesting: make(chan struct{}, maxReserving)},
 	}
 	h.processes = &processServer{
-		common: c, budgets: h.budgets, delivery: h.delivery, reserves: h.reserves,
-		names: &publishedNames{common: c, budgets: h.budgets}, traffic: &trafficReports{common: c},
+		common: c, delivery: h.delivery, reserves: h.reserves,
+		names: &publishedNames{common: c}, traffic: &trafficReports{common: c},
 		dialler: &dialler{
-			common: c, budgets: h.budgets, sizes: &sizes{node: c.node, log: c.log}, paths: race.NewCache(), reports: h.reports,
+			common: c, sizes: &sizes{common: c}, paths: race.NewCache(), reports: h.reports,
 			delivery: h.delivery, traversals: h.traversals, reserves: h.reserves,
 		},
 	}
 	h.outbound.proxies.NATFull = h.reports.full
 	h.offer.Store(&opts.Offer)
-	target := &targetService{common: c, budgets: h.budgets, delivery: h.delivery, traversals: h.traversals, reserves: h.reserves, opts: &h.opts}
+	target := &targetService{common: c, delivery: h.delivery, traversals: h.traversals, reserves: h.reserves, opts: &h.opts}
 	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) { controlpb.RegisterTargetServer(r, target) })
 	h.ctl.SetTrust(control.Trust{Cut: h.cutFor})
 	return h, nil
@@ -182,7 +183,7 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 		h.work.Go(func() { enrol.Keep(ctx, h.opts.Credentials, h.log, h.uplink.renewed) })
 	}
 	port := func() *dataPort {
-		return &dataPort{common: h.common, budgets: h.budgets, delivery: h.delivery, reports: h.reports}
+		return &dataPort{common: h.common, delivery: h.delivery, reports: h.reports}
 	}
 	data, four, six := port(), port(), port()
 	h.work.Go(func() {

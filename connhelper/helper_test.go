@@ -16,6 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -369,8 +370,8 @@ func TestAside(t *testing.T) {
 		{overTheWire(overlay.ErrUnknownProcess), true},
 		{overTheWire(overlay.ErrStale), true},
 		{overTheWire(overlay.ErrOverloaded), true},
-		{unanswered(ctx, controlpb.SignalEvent_ACCEPTED), true},
-		{fmt.Errorf("%w: %w", overlay.ErrTimeout, unanswered(ctx, controlpb.SignalEvent_ASSIGNED)), true},
+		{signalling.Unanswered(ctx, controlpb.SignalEvent_ACCEPTED), true},
+		{fmt.Errorf("%w: %w", overlay.ErrTimeout, signalling.Unanswered(ctx, controlpb.SignalEvent_ASSIGNED)), true},
 		{overTheWire(overlay.ErrUnreachable), false},
 		{overTheWire(overlay.ErrTimeout), false},
 		{overTheWire(overlay.ErrRefused), false},

@@ -21,7 +21,6 @@ const nameWait = 15 * time.Second
 // process are in the process, under its lock.
 type publishedNames struct {
 	*common
-	budgets *budgets
 }
 
 // serve answers one request of a process about names, in a goroutine that work waits for.

@@ -111,7 +111,6 @@ const maxDials = 4096
 // processServer serves the processes of this node.
 type processServer struct {
 	*common
-	budgets  *budgets
 	names    *publishedNames
 	traffic  *trafficReports
 	delivery *delivery

@@ -145,22 +145,19 @@ func (d *dialler) relay(ctx context.Context, f *frontal, p *process, to target, 
 func (d *dialler) relayOtherThan(ctx context.Context, f *frontal, p *process, to target, other string, a *relayAttempt) (readyConn, error) {
 	request := d.signalRequest(p, to, overlay.Relay)
 	request.OtherThan = other
-	in, err := d.openSignalling(ctx, f, request)
+	out := d.signal(ctx, f, request, nil)
+	m, err := d.relayCarrier(ctx, f, p, to, out, a)
 	if err != nil {
+		out.End()
 		return readyConn{}, err
 	}
-	m, err := d.relayCarrier(ctx, f, p, to, in, a)
-	if err != nil {
-		in.end()
-		return readyConn{}, err
-	}
-	in.detach()
-	m.handed = d.watch(in)
+	out.detach()
+	m.handed = d.watch(out, nil)
 	return m, nil
 }
 
-func (d *dialler) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling, a *relayAttempt) (readyConn, error) {
-	assigned, err := in.await(ctx, controlpb.SignalEvent_ASSIGNED)
+func (d *dialler) relayCarrier(ctx context.Context, f *frontal, p *process, to target, out *outgoing, a *relayAttempt) (readyConn, error) {
+	assigned, err := out.Await(ctx, controlpb.SignalEvent_ASSIGNED)
 	if err != nil {
 		return readyConn{}, err
 	}
@@ -171,14 +168,14 @@ func (d *dialler) relayCarrier(ctx context.Context, f *frontal, p *process, to t
 	p.noteRelay(to.point.Process.Rank, latestRelay{proxy: proxy, since: time.Now()})
 	a.proxy, a.took = proxy, time.Since(a.begun)
 	a.close()
-	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
+	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: out.link}
 	c, limits, err := d.outbound.reach(ctx, f, j)
 	if err != nil {
 		return readyConn{}, &proxyError{proxy, err}
 	}
 	a.reached.Store(true)
 	begun := time.Now()
-	if _, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED); err != nil {
+	if _, err := out.Await(ctx, controlpb.SignalEvent_ACCEPTED); err != nil {
 		carrier.Reset(c)
 		return readyConn{}, err
 	}

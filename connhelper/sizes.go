@@ -3,7 +3,6 @@ package connhelper
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/connhelper/packetsize"
@@ -13,8 +12,7 @@ import (
 
 // sizes is what this node knows of the packets that arrive at other sites.
 type sizes struct {
-	node   overlay.NodeID
-	log    *slog.Logger
+	*common
 	memory packetsize.Memory
 }
 

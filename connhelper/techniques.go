@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -130,28 +131,22 @@ func (d *dialler) reversed(ctx context.Context, f *frontal, p *process, to targe
 	if back.IsValid() {
 		request.ConnectAddress = back.String()
 	}
-	in, err := d.openSignalling(ctx, f, request)
-	if err != nil {
-		return readyConn{}, err
-	}
-	defer in.end()
-	begun := false // the target's side has started to dial
+	out := d.signal(ctx, f, request, nil)
+	defer out.End()
+	done := out.Done()
 	for {
 		select {
 		case c := <-arrival:
 			tune(c)
 			return readyConn{conn: c}, nil
-		case e, ok := <-in.events:
-			if !ok {
-				return readyConn{}, in.failure()
+		case <-done:
+			if _, err := out.Result(); err != nil {
+				return readyConn{}, err
 			}
-			begun = begun || e.Kind == controlpb.SignalEvent_ACCEPTED
-			if e.Kind == controlpb.SignalEvent_CONNECTED {
-				in.events = nil // from now on only the connection itself counts
-			}
+			done = nil // from now on only the connection itself counts
 		case <-ctx.Done():
-			if !begun {
-				return readyConn{}, unanswered(ctx, controlpb.SignalEvent_ACCEPTED)
+			if !out.Has(controlpb.SignalEvent_ACCEPTED) { // the target's side has not started to dial
+				return readyConn{}, signalling.Unanswered(ctx, controlpb.SignalEvent_ACCEPTED)
 			}
 			return readyConn{}, fmt.Errorf("%w: waited for helper %v to dial back", context.Cause(ctx), to.point.Node)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -424,8 +425,8 @@ func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.SignalEvent
 		if err != nil {
 			return callError(err)
 		}
-		if err := gateway.CheckNegotiation(f.who, "answer", event.Answer); err != nil {
-			return err
+		if err := signalling.CheckNegotiation("answer", event.Answer); err != nil {
+			return fmt.Errorf("%s: %w", f.who, err)
 		}
 		f.gateway.AllowRelay(event.Relay, gateway.AllowedFor)
 		if err := send(event); err != nil {
@@ -448,8 +449,8 @@ func (f *Frontal) completeSignal(id control.Identity, req *controlpb.SignalReque
 	if err := f.runsAt(id, asker); err != nil {
 		return nil, err
 	}
-	if err := gateway.CheckNegotiation(f.who, "offer", req.Offer); err != nil {
-		return nil, err
+	if err := signalling.CheckNegotiation("offer", req.Offer); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.who, err)
 	}
 	req.AskerNode = id.Name
 	if technique != overlay.Reversed || !f.profile().GatewayOnly && req.ConnectAddress != "" {

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatetest"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/lab"
@@ -41,7 +41,7 @@ func (e labEnd) Answer(ctx context.Context, t overlay.Technique, peer string, of
 
 // standOn moves a frontal's end of coordinated traversals to a host. Its sessions stay on loopback.
 func (r *rig) standOn(h *lab.Host, b coordinate.Reflectors) {
-	r.f.gateway.NewEnd = func(ctx context.Context, ipv6 bool) (gateway.End, error) {
+	r.f.gateway.NewEnd = func(ctx context.Context, ipv6 bool) (signalling.End, error) {
 		e, err := r.f.gateway.Side(ctx, ipv6)
 		if err != nil {
 			return nil, err

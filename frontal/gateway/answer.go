@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -26,35 +26,31 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Signal, point overla
 	if in.SmallPackets {
 		ctx = carrier.WithSmallPackets(ctx)
 	}
-	asker, err := control.ProcessFromPB(in.Asker)
+	asker, from, err := signalling.Peer(in, point.Process)
 	if err != nil {
-		return fmt.Errorf("%w: asker: %w", wire.ErrMalformed, err)
-	}
-	if asker.Job != point.Process.Job {
-		return fmt.Errorf("%w: %v asks for %v of another job", overlay.ErrForbidden, asker, point.Process)
+		return err
 	}
 	if !point.Local.IsValid() {
 		return fmt.Errorf("%w: the helper of %v listens nowhere", overlay.ErrUnreachable, point.Process)
 	}
-	from := overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}
 	l := forwardedLink{
 		kind: "traversal", technique: overlay.Technique(in.Technique), job: asker.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
-	reserved, err := g.traverseFor(ctx, in, point, &l, send)
+	connected, err := g.traverseFor(ctx, in, point, &l, send)
 	if err != nil {
 		g.traversals.failed.Add(1)
 		g.logLink(l, "not carried", err)
 		return err
 	}
-	return send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED, Answer: reserved})
+	return send(connected)
 }
 
 // traverseFor is the target's end of a coordinated traversal and brings the connection to the
-// process. It returns what was prepared for the asker's next attempt, if anything.
-func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, l *forwardedLink, send func(*controlpb.SignalEvent) error) (reserved []byte, err error) {
+// process. It returns the event for the end.
+func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, l *forwardedLink, send func(*controlpb.SignalEvent) error) (*controlpb.SignalEvent, error) {
 	g.mu.Lock()
-	err = g.links.room(l.node)
+	err := g.links.room(l.node)
 	g.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -73,30 +69,26 @@ func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point o
 	if err != nil {
 		return nil, err
 	}
-	outer, err := end.Answer(ctx, l.technique, l.peer, in.Offer, func(answer []byte) error {
-		return send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: answer})
+	return signalling.Answer(ctx, end, in, send, func(outer net.Conn) error {
+		l.from, l.to = outer.RemoteAddr().String(), point.Local.String()
+		inner, err := g.reachProcess(ctx, point, &wire.Intro{
+			Kind: wire.IntroProcess, Job: point.Process.Job, Rank: point.Process.Rank,
+			From: overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}, Technique: l.technique, Via: overlay.ViaTarget,
+		})
+		if err != nil {
+			cut(outer)
+			return err
+		}
+		live, err := g.book(*l, inner, outer)
+		if err != nil {
+			cut(outer)
+			g.work.Go(func() { g.refuse(inner, err) })
+			return err
+		}
+		g.traversals.connected.Add(1)
+		g.work.Go(func() { g.carryLink(live) }) // Serve waits for this call, and then for that
+		return nil
 	})
-	if outer == nil || err != nil {
-		return nil, err // without an error, the asker retries for what was prepared
-	}
-	l.from, l.to = outer.RemoteAddr().String(), point.Local.String()
-	inner, err := g.reachProcess(ctx, point, &wire.Intro{
-		Kind: wire.IntroProcess, Job: point.Process.Job, Rank: point.Process.Rank,
-		From: overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}, Technique: l.technique, Via: overlay.ViaTarget,
-	})
-	if err != nil {
-		cut(outer)
-		return nil, err
-	}
-	live, err := g.book(*l, inner, outer)
-	if err != nil {
-		cut(outer)
-		g.work.Go(func() { g.refuse(inner, err) })
-		return nil, err
-	}
-	g.traversals.connected.Add(1)
-	g.work.Go(func() { g.carryLink(live) }) // Serve waits for this call, and then for that
-	return end.ReservePort(ctx, l.technique, l.peer, in.Offer), nil
 }
 
 // reachProcess connects to the helper of a process of the site and sends the intro for the process.

@@ -9,9 +9,12 @@ import (
 	"net"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -25,26 +28,20 @@ type asking struct {
 	target    overlay.ProcessName
 	peer      string // the target's node
 	uplink    *control.Session
-	end       End
+	end       signalling.End
 
-	ctx     context.Context         // of the node's call
-	abort   context.CancelCauseFunc // ends the technique because the target's side failed
-	current *signalling             // the current signalling request of the technique
+	ctx  context.Context  // of the node's call
+	call *signalling.Call // that of the connection
 
 	sending  sync.Mutex // held while sending to the node: a call's events are sent one at a time
 	send     func(*controlpb.SignalEvent) error
 	assigned bool // ASSIGNED, or its successor, was sent to the node
 }
 
-// attributed is an error that names its source.
-type attributed struct{ error }
-
-func (t attributed) Unwrap() error { return t.error }
-
 // attribute adds the frontal's name to an error, unless the error names its source.
 func (g *Gateway) attribute(err error) error {
-	if t, ok := errors.AsType[attributed](err); ok {
-		return t.error
+	if t, ok := errors.AsType[signalling.Attributed](err); ok {
+		return t.Err
 	}
 	return fmt.Errorf("%s: %w", g.who, err)
 }
@@ -60,7 +57,11 @@ func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.SignalReq
 	if err != nil {
 		return g.attribute(err)
 	}
-	defer a.endCurrent()
+	defer func() {
+		if a.call != nil {
+			a.call.End()
+		}
+	}()
 	c, err := g.reserveTraversal(a, node)
 	if err != nil {
 		return g.attribute(err)
@@ -100,10 +101,10 @@ func (g *Gateway) newAsking(ctx context.Context, req *controlpb.SignalRequest, s
 	}
 	a.peer = g.resolver.NodeOf(a.target)
 	if a.uplink, err = g.up.Get(ctx); err != nil {
-		return nil, attributed{err}
+		return nil, signalling.Attributed{Err: err}
 	}
 	if a.end, err = g.NewEnd(ctx, req.Ipv6); err != nil {
-		return nil, attributed{err}
+		return nil, signalling.Attributed{Err: err}
 	}
 	return a, nil
 }
@@ -136,20 +137,25 @@ func (a *asking) connect(node string) (net.Conn, error) {
 		return nil, err
 	}
 	defer leave()
-	ctx, a.abort = context.WithCancelCause(ctx)
-	defer a.abort(nil)
-	conn, err := a.end.Ask(ctx, a.technique, a.peer, uint16(a.request.Port), a.exchange)
-	if err == nil && a.current == nil { // some process listens there, and the target does not know of it
-		conn.Close()
-		return nil, fmt.Errorf("%w: connected to %v, but the target could not be notified", overlay.ErrUnreachable, a.peer)
-	}
-	if err == nil {
-		return conn, nil
-	}
-	if t, ok := errors.AsType[attributed](context.Cause(ctx)); ok {
-		return nil, t // regardless of the error that the abort caused in the technique
-	}
-	return nil, err
+	conn, call, err := signalling.Ask(ctx, a.end, a.technique, a.peer, uint16(a.request.Port), a.start)
+	a.call = call
+	return conn, err
+}
+
+// start makes a signalling request, which ends with the node's call.
+func (a *asking) start(offer []byte, failed func(error)) *signalling.Call {
+	req := proto.CloneOf(a.request)
+	req.Offer, req.Port, req.Ipv6 = offer, 0, false
+	return signalling.Start(a.ctx, a.g.work.Go, controlpb.NewDirectoryClient(a.uplink.Conn()), req, signalling.Hooks{
+		CallError: func(err error) error { return signalling.Attributed{Err: a.g.up.CallError(a.uplink, err)} },
+		Failed:    failed,
+		Assigned: func(e *controlpb.SignalEvent) error {
+			if err := a.forward(e); err != nil {
+				return fmt.Errorf("%w: the asker's helper is gone: %w", overlay.ErrUnreachable, err)
+			}
+			return nil
+		},
+	})
 }
 
 // handOver notifies the node that the gateway has its connection, and forwards the result of the
@@ -165,16 +171,13 @@ func (a *asking) handOver(c *carry) error {
 	if err := a.forward(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, CarryId: c.id[:]}); err != nil {
 		return err
 	}
-	in := a.current
-	<-in.done // at the latest when the node's call ends
-	if in.err != nil {
-		return a.g.attribute(in.err)
+	e, err := a.call.Result() // at the latest when the node's call ends
+	if err != nil {
+		return a.forward(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(a.g.attribute(err))})
 	}
-	connected = in.last.Kind == controlpb.SignalEvent_CONNECTED
-	if connected {
-		a.end.Keep(a.peer, in.last.Answer)
-	}
-	return a.forward(&controlpb.SignalEvent{Kind: in.last.Kind, Fault: in.last.Fault})
+	connected = true
+	a.end.Keep(a.peer, e.Answer)
+	return a.forward(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 }
 
 // forward sends an event to the node. The node sees several signalling requests as one: ASSIGNED once,

@@ -16,13 +16,13 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
-	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -127,7 +127,7 @@ type Gateway struct {
 	// New sets these; a test sets others.
 	Bounds Bounds
 	Dial   func(ctx context.Context, addr string) (*net.TCPConn, error) // out of the site as its egress allows
-	NewEnd func(ctx context.Context, ipv6 bool) (End, error)            // of coordinated traversals; it is Side
+	NewEnd func(ctx context.Context, ipv6 bool) (signalling.End, error) // of coordinated traversals; it is Side
 
 	mu      sync.Mutex // guards the fields below; never held while calling or dialling
 	allowed *allowed
@@ -257,14 +257,6 @@ func (g *Gateway) auditRefusal(peer, rule string, err error) {
 
 func (g *Gateway) forbidden(format string, args ...any) error {
 	return fmt.Errorf("%s: %w: %s", g.who, overlay.ErrForbidden, fmt.Sprintf(format, args...))
-}
-
-// CheckNegotiation bounds what one end sends to the other through the frontal called who.
-func CheckNegotiation(who, what string, text []byte) error {
-	if n := len(text); n > control.MaxNegotiation {
-		return fmt.Errorf("%s: %w: an %s of %d bytes, at most %d are passed on", who, wire.ErrMalformed, what, n, control.MaxNegotiation)
-	}
-	return nil
 }
 
 // LinkCount returns the number of carried links.

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
+	"github.com/isthmus-grid/isthmus/internal/nat/signalling"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -36,14 +36,6 @@ import (
 // maxTraversals bounds the concurrent coordinated traversals. Each uses a few sockets and must send
 // at its instant; further ones wait for a place.
 const maxTraversals = 256
-
-// End is one end of coordinated traversals, as in package coordinate; tests use others.
-type End interface {
-	Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex coordinate.Exchange) (net.Conn, error)
-	Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error)
-	ReservePort(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte
-	Keep(peer string, port []byte)
-}
 
 // traversals are the pending coordinated traversals, and counts of all.
 type traversals struct {
@@ -124,7 +116,7 @@ func (g *Gateway) boundTraversal(ctx context.Context) (context.Context, context.
 
 // Side is this gateway as an end of coordinated traversals: where its own outbound connections
 // originate, over IPv6 if requested.
-func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
+func (g *Gateway) Side(ctx context.Context, ipv6 bool) (signalling.End, error) {
 	s, err := g.up.Get(ctx)
 	if err != nil {
 		return nil, err
