@@ -10,9 +10,9 @@ import (
 
 // counters count events since the broker's start. The zero value is ready.
 type counters struct {
-	resolves         atomic.Uint64 // calls
+	resolves         atomic.Uint64 // calls that do not wait
 	questions        atomic.Uint64 // within the calls
-	awaits           atomic.Uint64
+	awaits           atomic.Uint64 // calls that do
 	published        atomic.Uint64 // names
 	lookups          atomic.Uint64 // of names
 	reports          atomic.Uint64

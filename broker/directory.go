@@ -201,8 +201,6 @@ func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (
 	if n := len(req.Questions); n > maxQuestions {
 		return nil, d.b.fail(fmt.Errorf("%w: %d questions in one call, at most %d are answered; ask in several calls", overlay.ErrOverloaded, n, maxQuestions))
 	}
-	d.b.counters.resolves.Add(1)
-	d.b.counters.questions.Add(uint64(len(req.Questions)))
 	names := make([]overlay.ProcessName, len(req.Questions))
 	for i, q := range req.Questions {
 		// An invalid name is never registered, so it needs no check of its own.
@@ -213,7 +211,11 @@ func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (
 	if wait := time.Duration(req.GetWaitMs()) * time.Millisecond; wait > 0 {
 		waitCtx, cancel := context.WithTimeout(ctx, min(wait, maxAwait))
 		defer cancel()
+		d.b.counters.awaits.Add(1)
 		d.await(waitCtx, asker, req.Questions, entries)
+	} else {
+		d.b.counters.resolves.Add(1)
+		d.b.counters.questions.Add(uint64(len(req.Questions)))
 	}
 	for i, e := range entries {
 		answer, p := d.answer(asker, names[i], e, before)
@@ -292,7 +294,6 @@ func (d directory) noPlanError(asker *registry.Site, e registry.Entry, before ju
 // possible. Of a process for which it cannot wait it sets why in its entry.
 func (d directory) await(ctx context.Context, asker *registry.Site, questions []*controlpb.Question, entries []registry.Entry) {
 	site, before := asker.Profile.Site, judged{}
-	d.b.counters.awaits.Add(1)
 	for i, e := range entries {
 		if e.Site != nil || e.Died || d.noPlanError(asker, e, before) != nil {
 			continue

@@ -212,6 +212,9 @@ func TestResolveWaits(t *testing.T) {
 	if answer := <-older; answer.GetPoint().GetSite() != "siteb" || answer.PlanIfNew.GetDigest() != answer.Plan {
 		t.Errorf("answer %v", answer)
 	}
+	if c := g.b.Status().Counters; c.Resolves != 0 || c.Awaits != 3 {
+		t.Errorf("counted %d and %d calls", c.Resolves, c.Awaits)
+	}
 	g.b.waits.SetMax(0, 1)
 	if err := g.b.waits.Take("sitea", 1); err != nil {
 		t.Fatal(err)
