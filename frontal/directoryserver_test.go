@@ -403,6 +403,14 @@ func TestBrokerThatDoesNotWait(t *testing.T) {
 	if n := r.broker.waits(); n == 0 || n > 4 {
 		t.Errorf("the broker was asked %d times", n)
 	}
+	r.f.waits.SetMax(1, 1)
+	if err := r.f.waits.Take("a1", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.await(9, patience); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "limits.waiting") {
+		t.Errorf("too many wait here: %v", err)
+	}
+	r.f.waits.Give("a1", 1)
 	began := r.broker.waits()
 	r.broker.locked(func() {
 		r.broker.resolve = func(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
