@@ -18,6 +18,31 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
+// Who begins at the end of a stream that is written meanwhile finds it, however soon its pieces are removed.
+func TestSkipBesideAWriter(t *testing.T) {
+	s := &stream{dir: t.TempDir(), name: "stdout", size: 1}
+	over := make(chan error, 1)
+	go func() {
+		_, err := s.Write(make([]byte, 5000))
+		over <- err
+	}()
+	for writing := true; writing; {
+		select {
+		case err := <-over:
+			if writing = false; err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+		f := &follower{dir: s.dir, name: s.name, to: io.Discard, missing: func(n int64) { t.Errorf("%d bytes are missing", n) }}
+		err := f.skip()
+		f.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // kept returns the sizes of the pieces of a stream by their offset, and the sum.
 func kept(t *testing.T, dir, name string) (sizes map[int64]int64, sum int64) {
 	t.Helper()

@@ -150,17 +150,23 @@ func (f *follower) open(offset int64) error {
 
 // skip continues with what is written from now on.
 func (f *follower) skip() error {
-	all, err := f.offsets()
-	if err != nil || len(all) == 0 {
+	for {
+		all, err := f.offsets()
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		f.next = all[len(all)-1] // what is before it is not missing
+		err = f.open(f.next)
+		if errors.Is(err, fs.ErrNotExist) { // removed since: there are later ones
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		end, err := f.file.Seek(0, io.SeekEnd)
+		f.next += end
 		return err
 	}
-	f.next = all[len(all)-1] // what is before it is not missing
-	if err := f.open(f.next); err != nil {
-		return err
-	}
-	end, err := f.file.Seek(0, io.SeekEnd)
-	f.next += end
-	return err
 }
 
 func (f *follower) close() {
