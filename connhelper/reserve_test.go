@@ -11,6 +11,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testkit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -167,6 +168,11 @@ func TestNoReserveFromWhoHasNone(t *testing.T) {
 		r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1)})
 		r0.failedBy(1, overlay.Reserved, time.Minute) // behind which it is seen
 	}
+	testkit.Until(t, "the request, which is made in the background", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.reserves > 0
+	})
 	if f.mu.Lock(); f.reserves > 1 {
 		t.Errorf("asked %d times", f.reserves)
 	}
