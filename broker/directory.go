@@ -345,6 +345,12 @@ func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*c
 	if err != nil {
 		return nil, d.b.fail(malformed(err))
 	}
+	by := overlay.NodeID{Site: s.Peer().Site, Name: req.GetNode()} // an older frontal names no node
+	if by.Name != "" {
+		if err := overlay.CheckName("node", by.Name); err != nil {
+			return nil, d.b.fail(malformed(err))
+		}
+	}
 	d.b.counters.reports.Add(1)
 	if _, err := d.b.registry.Site(overlay.SiteID(req.GetTargetSite())); err == nil { // others would be as many as a peer invents
 		d.b.outcomes.note(s.Peer().Site, overlay.SiteID(req.TargetSite), technique, float64(req.SetupUs)/1000, wire.Code(min(req.GetFault().GetCode(), 255)), req.GetFault().GetText(), time.Now())
@@ -352,12 +358,12 @@ func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*c
 	switch {
 	case technique != overlay.Relay:
 	case req.Fault != nil:
-		d.b.proxies.Failed(s.Peer().Site, req.GetProxy(), time.Now())
+		d.b.proxies.Failed(by, req.GetProxy(), time.Now())
 	default:
 		d.b.proxies.Worked(req.GetProxy())
 	}
 	if req.Fault != nil {
-		d.b.log.Info("connection failed", "by", s.Peer().String(), "job", name.Job, "target", name.Rank,
+		d.b.log.Info("connection failed", "by", s.Peer().String(), "node", by.Name, "job", name.Job, "target", name.Rank,
 			"generation", req.GetGeneration(), "technique", technique.String(), "error", limit.Text(req.Fault.Text, maxReason))
 	}
 	return &controlpb.ReportResponse{}, nil

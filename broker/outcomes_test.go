@@ -154,41 +154,82 @@ func TestAddedTechniqueIsCounted(t *testing.T) {
 	}
 }
 
-// A proxy that did not carry a site's links, as the site says, gets none of it while there is another, whatever
-// capacity it claims.
+// A proxy that did not carry a node's links, as the node says, gets none of them while there is another, whatever capacity
+// it claims, and none of its site once a second node says so.
 func TestFailedProxy(t *testing.T) {
 	g := newGrid(t)
 	g.start()
 	a, _ := g.frontal(openA, nil), g.frontal(closedB, nil)
 	g.proxy("p1", "192.0.2.1:443")
 	g.proxy("p2", "192.0.2.2:443")
-	if _, err := a.directory.Report(g.ctx(), &controlpb.ReportRequest{Target: control.ProcessToPB(rank(0)), Technique: uint32(overlay.Relay), Proxy: "p1"}); err != nil {
-		t.Fatal(err) // p1 works, which is no failure
-	}
-	assigned := func(site overlay.SiteID) map[string]int {
+	report := func(technique overlay.Technique, node string, fault error) error {
 		t.Helper()
-		count := map[string]int{}
-		for range 10 {
-			p, err := g.b.proxies.Assign(registry.LeastLoaded, registry.Need{Site: site, Now: time.Now()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			count[p.Name]++
+		req := &controlpb.ReportRequest{Target: control.ProcessToPB(rank(0)), TargetSite: "siteb", Technique: uint32(technique), Proxy: "p1", Node: node}
+		if fault != nil {
+			req.Fault = control.Fault(fault)
 		}
-		return count
+		_, err := a.directory.Report(g.ctx(), req)
+		return err
 	}
-	for _, technique := range []overlay.Technique{overlay.Direct, overlay.Relay} {
-		if _, err := a.directory.Report(g.ctx(), &controlpb.ReportRequest{
-			Target: control.ProcessToPB(rank(0)), TargetSite: "siteb", Technique: uint32(technique), Fault: control.Fault(overlay.ErrTimeout), Proxy: "p1",
-		}); err != nil {
+	avoids := func(when string, want bool, nodes ...overlay.NodeID) {
+		t.Helper()
+		for _, node := range nodes {
+			count := 0
+			for range 4 {
+				p, err := g.b.proxies.Assign(registry.LeastLoaded, registry.Need{Site: node.Site, Node: node.Name, Now: time.Now()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p.Name == "p1" {
+					count++
+				}
+			}
+			if want != (count == 0) {
+				t.Errorf("%s: of 4 links of %v, p1 is assigned %d", when, node, count)
+			}
+		}
+	}
+	a1, a2, a3, b1 := overlay.NodeID{Site: "sitea", Name: "a1"}, overlay.NodeID{Site: "sitea", Name: "a2"}, overlay.NodeID{Site: "sitea", Name: "a3"}, overlay.NodeID{Site: "siteb", Name: "b1"}
+	for _, c := range []struct {
+		technique   overlay.Technique
+		node        string
+		fault       error
+		avoid, take []overlay.NodeID
+	}{
+		{overlay.Relay, "a1", nil, nil, []overlay.NodeID{a1, a2, a3, b1}},
+		{overlay.Direct, "a1", overlay.ErrTimeout, nil, []overlay.NodeID{a1, a2, a3, b1}},
+		{overlay.Relay, "a1", overlay.ErrTimeout, []overlay.NodeID{a1}, []overlay.NodeID{a2, a3, b1}},
+		{overlay.Relay, "a2", overlay.ErrTimeout, []overlay.NodeID{a1, a2, a3}, []overlay.NodeID{b1}},
+	} {
+		if err := report(c.technique, c.node, c.fault); err != nil {
 			t.Fatal(err)
 		}
-		if got := assigned("sitea"); technique == overlay.Relay && got["p1"] > 0 || technique == overlay.Direct && got["p1"] != 5 {
-			t.Errorf("after a failure of %v site a is assigned %v", technique, got)
+		when := fmt.Sprintf("after %s says of %v: %v", c.node, c.technique, c.fault)
+		avoids(when, true, c.avoid...)
+		avoids(when, false, c.take...)
+	}
+	if err := control.FromStatus(report(overlay.Relay, "A 1", overlay.ErrTimeout)); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("a node with no name for one: %v", err)
+	}
+}
+
+// Whose failures count for a link is the node at which its asker is registered.
+func TestFailedProxyOfAskersNode(t *testing.T) {
+	g, b, _ := pairGrid(t, events(accepted, connected), nil)
+	g.proxy("p1", "192.0.2.7:443")
+	g.proxy("p2", "192.0.2.8:443")
+	if _, err := b.directory.Report(g.ctx(), &controlpb.ReportRequest{
+		Target: control.ProcessToPB(rank(1)), TargetSite: "sitec", Technique: uint32(overlay.Relay), Fault: control.Fault(overlay.ErrTimeout), Proxy: "p1", Node: "n1",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if list, err := signal(g.ctx(), b, relayRequest()); err != nil || list[0].Relay.Proxy != "p2" {
+			t.Fatalf("%v, %v", list, err)
 		}
 	}
-	if got := assigned("siteb"); got["p1"] == 0 {
-		t.Errorf("site b is assigned %v", got)
+	if p, err := g.b.proxies.Assign(registry.LeastLoaded, registry.Need{Site: "siteb", Node: "n2", Now: time.Now()}); err != nil || p.Name != "p1" {
+		t.Errorf("another node gets %s, %v", p.Name, err)
 	}
 }
 

@@ -287,7 +287,7 @@ func (d directory) arrange(in *signalRequest) (*controlpb.Signal, *controlpb.Ass
 	}
 	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
 	asker, target := in.askerSite.Profile, in.entry.Site.Profile
-	need := registry.Need{Site: in.askerSite.Profile.Site, Now: time.Now(), OtherThan: in.otherThan, Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only,
+	need := registry.Need{Site: in.askerSite.Profile.Site, Node: in.askerNode, Now: time.Now(), OtherThan: in.otherThan, Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only,
 		Prefer4: !asker.IPv6 && !asker.IPv6Only || !target.IPv6 && !target.IPv6Only}
 	if len(in.allowed) > 0 {
 		// If both ends have an allowance, the owner of the site whose name sorts first, so that the

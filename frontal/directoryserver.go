@@ -316,7 +316,7 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 			"technique", overlay.Technique(min(req.Technique, 255)).String(), "error", req.Fault.GetText())
 	}
 	d.f.up.Report(&controlpb.ReportRequest{ // without what this version does not know
-		Target: req.Target, Generation: req.Generation, Technique: req.Technique, Fault: req.Fault, TargetSite: req.TargetSite, SetupUs: req.SetupUs, Plan: req.Plan, Proxy: req.Proxy,
+		Target: req.Target, Generation: req.Generation, Technique: req.Technique, Fault: req.Fault, TargetSite: req.TargetSite, SetupUs: req.SetupUs, Plan: req.Plan, Proxy: req.Proxy, Node: id.Name,
 	})
 	return &controlpb.ReportResponse{}, nil
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // A helper cannot make the frontal keep what it invents: outcomes of sites that no broker has named,
-// and long reasons; and the broker is not told them.
+// and long reasons; and the broker is not told them, nor another node's name.
 func TestInventedSites(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	report := func(site string) {
 		t.Helper()
 		req := &controlpb.ReportRequest{
-			Target: control.ProcessToPB(proc(9)), TargetSite: site, Plan: 7, Technique: uint32(overlay.Direct), Fault: &controlpb.Fault{Code: 5, Text: strings.Repeat("x", 32<<10)},
+			Target: control.ProcessToPB(proc(9)), TargetSite: site, Plan: 7, Technique: uint32(overlay.Direct), Fault: &controlpb.Fault{Code: 5, Text: strings.Repeat("x", 32<<10)}, Node: "a2",
 		}
 		req.ProtoReflect().SetUnknown(append([]byte{0xfa, 0x3f, 100}, make([]byte, 100)...)) // of a later version
 		if _, err := h.dir.Report(h.ctx(), req); err != nil {
@@ -52,6 +52,9 @@ func TestInventedSites(t *testing.T) {
 		for _, req := range r.broker.reports {
 			if len(req.Fault.Text) > maxReason || len(req.ProtoReflect().GetUnknown()) > 0 {
 				t.Errorf("the broker is told %d bytes of a reason, and %d of what the frontal does not know", len(req.Fault.Text), len(req.ProtoReflect().GetUnknown()))
+			}
+			if req.Node != "a1" {
+				t.Errorf("the broker is told that %q reports, which is a1", req.Node)
 			}
 		}
 	})

@@ -22,15 +22,17 @@ type Proxies struct {
 	proxies map[string]*proxyState // by name
 	choices uint64                 // number of the latest choice: among equal proxies the one that was chosen longest ago is next
 
-	failing map[failingKey]failing // also of proxies without a session, which may be back; at most maxFailing
+	failing map[failingKey]*siteFailing // also of proxies without a session, which may be back; at most maxFailing
 }
 
-// A proxy that did not carry a link of a site is not chosen for that site for firstFailing, and twice as
-// long each time after that, while there is another. A site's word counts for its own links only.
+// A proxy that did not carry a link is not chosen for firstFailing, and twice as long each time after that, while there
+// is another: for links of the node that says so, and for those of its site once a second node has said so meanwhile.
+// Nobody's word counts for another site.
 const (
 	firstFailing = 15 * time.Second
-	maxFailing   = 10_000
 	longFailing  = time.Hour
+	maxFailing   = 10_000
+	maxWitnesses = 8 // nodes of a site that are remembered, of each proxy
 )
 
 type failingKey struct {
@@ -38,6 +40,13 @@ type failingKey struct {
 	proxy string
 }
 
+// siteFailing is a proxy that did not carry links of a site.
+type siteFailing struct {
+	all   failing            // for all nodes
+	nodes map[string]failing // for those that say so
+}
+
+// failing is the time for which a proxy is not chosen.
 type failing struct {
 	until  time.Time
 	length time.Duration // of that time
@@ -45,27 +54,78 @@ type failing struct {
 
 func (f failing) isForgotten(now time.Time) bool { return now.Sub(f.until) > 10*f.length }
 
-// Failed records that a proxy did not carry a link of a site. Many links may report it at once: repeated reports
-// are ignored, and so are proxies without a session.
-func (x *Proxies) Failed(site overlay.SiteID, proxy string, now time.Time) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	key := failingKey{site, proxy}
-	was, listed := x.failing[key]
-	if x.proxies[proxy] == nil || now.Before(was.until) {
+// extended returns the time that a report begins. Many links may report at once: repeated reports are ignored.
+func (f failing) extended(now time.Time) failing {
+	if now.Before(f.until) {
+		return f
+	}
+	length := firstFailing
+	if !f.isForgotten(now) {
+		length = min(2*f.length, longFailing)
+	}
+	return failing{now.Add(length), length}
+}
+
+func (f *siteFailing) isForgotten(now time.Time) bool {
+	for _, one := range f.nodes {
+		if !one.isForgotten(now) {
+			return false
+		}
+	}
+	return f.all.isForgotten(now)
+}
+
+// report records the word of a node; "" is the site's frontal, for all.
+func (f *siteFailing) report(node string, now time.Time) {
+	isConfirmed := node == ""
+	for other, one := range f.nodes {
+		isConfirmed = isConfirmed || other != node && now.Before(one.until)
+	}
+	if isConfirmed {
+		f.all = f.all.extended(now)
+	}
+	if node == "" {
 		return
 	}
-	if len(x.failing) >= maxFailing && !listed {
-		maps.DeleteFunc(x.failing, func(_ failingKey, f failing) bool { return f.isForgotten(now) })
-		if len(x.failing) >= maxFailing {
+	if _, listed := f.nodes[node]; !listed && len(f.nodes) >= maxWitnesses {
+		maps.DeleteFunc(f.nodes, func(_ string, one failing) bool { return !now.Before(one.until) })
+		if len(f.nodes) >= maxWitnesses { // each of which confirms what this node says
 			return
 		}
 	}
-	length := firstFailing
-	if listed && !was.isForgotten(now) {
-		length = min(2*was.length, longFailing)
+	if f.nodes == nil {
+		f.nodes = map[string]failing{}
 	}
-	x.failing[key] = failing{now.Add(length), length}
+	f.nodes[node] = f.nodes[node].extended(now)
+}
+
+// Failed records that a proxy did not carry a link, as a node says; with the node's name "" its site says so.
+// Proxies without a session are ignored.
+func (x *Proxies) Failed(by overlay.NodeID, proxy string, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.proxies[proxy] == nil {
+		return
+	}
+	key := failingKey{by.Site, proxy}
+	f := x.failing[key]
+	if f == nil {
+		if len(x.failing) >= maxFailing {
+			maps.DeleteFunc(x.failing, func(_ failingKey, f *siteFailing) bool { return f.isForgotten(now) })
+			if len(x.failing) >= maxFailing {
+				return
+			}
+		}
+		f = &siteFailing{}
+		x.failing[key] = f
+	}
+	f.report(by.Name, now)
+}
+
+// hasFailed reports whether a proxy is not to be chosen for the link. The caller holds mu.
+func (x *Proxies) hasFailed(proxy string, need Need) bool {
+	f := x.failing[failingKey{need.Site, proxy}]
+	return f != nil && (need.Now.Before(f.all.until) || need.Now.Before(f.nodes[need.Node].until))
 }
 
 type proxyState struct {
@@ -98,7 +158,7 @@ func (x *Proxies) Worked(proxy string) {
 
 // NewProxies returns an empty set of at most max proxies.
 func NewProxies(max int) *Proxies {
-	return &Proxies{max: max, proxies: make(map[string]*proxyState), failing: make(map[failingKey]failing)}
+	return &Proxies{max: max, proxies: make(map[string]*proxyState), failing: make(map[failingKey]*siteFailing)}
 }
 
 // SetMax changes the maximum number for new proxies. Proxies beyond it stay.
@@ -162,11 +222,11 @@ func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
 		candidates = preferred(candidates, func(c candidate) bool { return x.proxies[c.name].offer.hasIPv4() })
 	}
 	works := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool {
-		return c.name == need.OtherThan || need.Now.Before(x.failing[failingKey{need.Site, c.name}].until)
+		return c.name == need.OtherThan || x.hasFailed(c.name, need)
 	})
 	i, err := 0, overlay.ErrNoRelay
 	switch {
-	case need.Owner != "" && need.OtherThan == "": // only one proxy counts for it, whatever a site says of that
+	case need.Owner != "" && need.OtherThan == "": // only one proxy counts for it, whatever anybody says of that
 		i, err = owners(need.Owner, candidates)
 	case need.Owner == "":
 		if i, err = choose(how, works); err == nil {
@@ -238,6 +298,7 @@ func preferred(all []candidate, wanted func(candidate) bool) []candidate {
 // Need is what a link requires of its proxy.
 type Need struct {
 	Site overlay.SiteID // of the asker
+	Node string         // of the asker
 	Now  time.Time
 
 	Only443 bool // an address with port 443

@@ -82,51 +82,116 @@ func TestAssign(t *testing.T) {
 	}
 }
 
+// silentAndGood returns proxies of which the silent one claims the most, and a function that fails the test unless the
+// node gets the wanted one.
+func silentAndGood(t *testing.T) (x *Proxies, gets func(site overlay.SiteID, node, want string, now time.Time)) {
+	x = NewProxies(10)
+	offerOf(t, x, "silent", 1<<31, 1)
+	offerOf(t, x, "good", 100, 2)
+	return x, func(site overlay.SiteID, node, want string, now time.Time) {
+		t.Helper()
+		x.proxies["good"].pending, x.proxies["silent"].pending = 1, 0 // and so it is the fuller one
+		if got, err := x.Assign(LeastLoaded, Need{Site: site, Node: node, Now: now}); err != nil || got.Name != want {
+			t.Errorf("%s/%s gets %s, %v, want %s", site, node, got.Name, err, want)
+		}
+	}
+}
+
+func offerOf(t *testing.T, x *Proxies, name string, capacity int, holder Holder) {
+	t.Helper()
+	if _, err := x.Offer(Offer{Name: name, Capacity: capacity}, holder); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A proxy that claims any capacity and carries nothing is left to last by the site that has learned so, for ever
-// longer, and by no other; it does not become new by a new session.
+// longer, and by no other; it does not become new by a new session. The site is one node, or a frontal that names none.
 func TestSilentProxy(t *testing.T) {
-	x := NewProxies(10)
+	for _, node := range []string{"", "a1"} {
+		x, gets := silentAndGood(t)
+		by, now := overlay.NodeID{Site: "a", Name: node}, time.Unix(1_000_000, 0)
+		gets("a", "a1", "silent", now)
+		for _, length := range []time.Duration{firstFailing, 2 * firstFailing, 4 * firstFailing} {
+			for range 20 {
+				x.Failed(by, "silent", now)
+			}
+			gets("a", "a1", "good", now)
+			gets("b", "a1", "silent", now)
+			x.Leave(1)
+			offerOf(t, x, "silent", 1<<31, 1)
+			now = now.Add(length - 1)
+			gets("a", "a1", "good", now)
+			now = now.Add(1)
+			gets("a", "a1", "silent", now)
+		}
+		x.Failed(by, "silent", now)
+		x.Leave(2)
+		if got, err := x.Assign(LeastLoaded, Need{Site: "a", Node: "a1", Now: now}); err != nil || got.Name != "silent" {
+			t.Errorf("the only one: %s, %v", got.Name, err)
+		}
+	}
+}
+
+// What one node says of a proxy counts for that node, however often it says so; a second one's word at that time counts
+// for the site.
+func TestOneNodesWordOfAProxy(t *testing.T) {
+	x, gets := silentAndGood(t)
 	now := time.Unix(1_000_000, 0)
-	offer := func(name string, capacity int, holder Holder) {
-		t.Helper()
-		if _, err := x.Offer(Offer{Name: name, Capacity: capacity}, holder); err != nil {
-			t.Fatal(err)
-		}
+	failed := func(node string) { x.Failed(overlay.NodeID{Site: "a", Name: node}, "silent", now) }
+	var length time.Duration
+	for range 20 { // of a hostile node
+		failed("a1")
+		failed("a1")
+		length = x.failing[failingKey{"a", "silent"}].nodes["a1"].length
+		gets("a", "a1", "good", now)
+		gets("a", "a2", "silent", now)
+		now = now.Add(length)
 	}
-	offer("silent", 1<<31, 1)
-	offer("good", 100, 2)
-	gets := func(site overlay.SiteID, want string) {
-		t.Helper()
-		x.proxies["good"].pending = 1 // and so the fuller one
-		if got, err := x.Assign(LeastLoaded, Need{Site: site, Now: now}); err != nil || got.Name != want {
-			t.Errorf("%s gets %s, %v, want %s", site, got.Name, err, want)
-		}
+	if length != longFailing {
+		t.Errorf("left to last for %v, want %v", length, longFailing)
 	}
-	gets("a", "silent")
-	for _, length := range []time.Duration{firstFailing, 2 * firstFailing, 4 * firstFailing} {
-		for range 20 {
-			x.Failed("a", "silent", now)
+	failed("a2") // the other's time is over
+	gets("a", "a2", "good", now)
+	gets("a", "a3", "silent", now)
+	failed("a1")
+	gets("a", "a3", "good", now)
+	gets("b", "a3", "silent", now)
+	now = now.Add(firstFailing)
+	gets("a", "a3", "silent", now)
+	failed("a3") // that of a1 is not
+	gets("a", "a4", "good", now)
+	now = now.Add(2*firstFailing - 1)
+	gets("a", "a4", "good", now)
+	now = now.Add(1)
+	gets("a", "a4", "silent", now)
+}
+
+// What is remembered of failures is bounded, by site and in all, and of any number of nodes that say so each has its relief.
+func TestFailuresAreBounded(t *testing.T) {
+	x, gets := silentAndGood(t)
+	now := time.Unix(1_000_000, 0)
+	for day := range 2 {
+		for i := range 10 * maxWitnesses {
+			node := fmt.Sprint("day", day, "n", i)
+			x.Failed(overlay.NodeID{Site: "a", Name: node}, "silent", now)
+			gets("a", node, "good", now)
 		}
-		gets("a", "good")
-		gets("b", "silent")
-		x.Leave(1)
-		offer("silent", 1<<31, 1)
-		now = now.Add(length - 1)
-		gets("a", "good")
-		now = now.Add(1)
-		gets("a", "silent")
-	}
-	x.Failed("a", "silent", now)
-	x.Leave(2)
-	if got, err := x.Assign(LeastLoaded, Need{Site: "a", Now: now}); err != nil || got.Name != "silent" {
-		t.Errorf("the only one: %s, %v", got.Name, err)
+		if n := len(x.failing[failingKey{"a", "silent"}].nodes); n != maxWitnesses {
+			t.Errorf("%d nodes are remembered", n)
+		}
+		now = now.Add(2 * firstFailing)
 	}
 	for i := range maxFailing + 10 {
-		x.Failed(overlay.SiteID(fmt.Sprint("s", i)), "silent", now)
+		x.Failed(overlay.NodeID{Site: overlay.SiteID(fmt.Sprint("s", i)), Name: "n1"}, "silent", now)
 	}
-	x.Failed("a", "invented", now)
+	x.Failed(overlay.NodeID{Site: "a", Name: "a1"}, "invented", now)
 	if n := len(x.failing); n != maxFailing {
 		t.Errorf("%d failures are remembered", n)
+	}
+	now = now.Add(2 * longFailing)
+	x.Failed(overlay.NodeID{Site: "new"}, "silent", now)
+	if n := len(x.failing); n != 1 {
+		t.Errorf("%d failures are remembered when the others are forgotten", n)
 	}
 }
 
@@ -187,13 +252,14 @@ func TestOtherProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	x.Failed("a", "p3", now)
+	site := overlay.NodeID{Site: "a"}
+	x.Failed(site, "p3", now)
 	for range 5 {
 		if got, err := x.Assign(LeastLoaded, Need{Site: "a", Now: now, OtherThan: "p1"}); err != nil || got.Name != "p2" {
 			t.Errorf("in place of p1: %s, %v", got.Name, err)
 		}
 	}
-	x.Failed("a", "p2", now)
+	x.Failed(site, "p2", now)
 	for _, need := range []Need{{Site: "a", Now: now, OtherThan: "p1"}, {Site: "b", Owner: "project p", OtherThan: "p1"}} {
 		if got, err := x.Assign(LeastLoaded, need); !errors.Is(err, overlay.ErrNoRelay) {
 			t.Errorf("%+v: %s, %v", need, got.Name, err)

@@ -2634,7 +2634,9 @@ type ReportRequest struct {
 	Plan       uint64                 `protobuf:"fixed64,7,opt,name=plan,proto3" json:"plan,omitempty"`                     // digest of the plan that was followed
 	Called     uint32                 `protobuf:"varint,8,opt,name=called,proto3" json:"called,omitempty"`                  // helper to frontal: in place of technique, by which a process of target_site
 	// connected to target, which runs here; an older frontal refuses technique 0
-	Proxy         string `protobuf:"bytes,9,opt,name=proxy,proto3" json:"proxy,omitempty"` // of a relay that failed: the proxy that did not carry it. With technique relay and no
+	Proxy string `protobuf:"bytes,9,opt,name=proxy,proto3" json:"proxy,omitempty"` // of a relay that failed: the proxy that did not carry it. With technique relay and no
+	// fault: this proxy carries a link; there is no target_site and no plan then
+	Node          string `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"` // frontal to broker: the node that reports; empty, as from an older frontal: the site itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2728,6 +2730,13 @@ func (x *ReportRequest) GetCalled() uint32 {
 func (x *ReportRequest) GetProxy() string {
 	if x != nil {
 		return x.Proxy
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetNode() string {
+	if x != nil {
+		return x.Node
 	}
 	return ""
 }
@@ -5591,7 +5600,7 @@ const file_control_proto_rawDesc = "" +
 	"\vUNREACHABLE\x10\x03\x12\n" +
 	"\n" +
 	"\x06SILENT\x10\x04\x12\f\n" +
-	"\bPROMISED\x10\x05\"\xb1\x02\n" +
+	"\bPROMISED\x10\x05\"\xc5\x02\n" +
 	"\rReportRequest\x123\n" +
 	"\x06target\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\x12\x1e\n" +
 	"\n" +
@@ -5604,7 +5613,9 @@ const file_control_proto_rawDesc = "" +
 	"\bsetup_us\x18\x06 \x01(\rR\asetupUs\x12\x12\n" +
 	"\x04plan\x18\a \x01(\x06R\x04plan\x12\x16\n" +
 	"\x06called\x18\b \x01(\rR\x06called\x12\x14\n" +
-	"\x05proxy\x18\t \x01(\tR\x05proxy\"\x10\n" +
+	"\x05proxy\x18\t \x01(\tR\x05proxy\x12\x12\n" +
+	"\x04node\x18\n" +
+	" \x01(\tR\x04node\"\x10\n" +
 	"\x0eReportResponse\"\xb7\x06\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
