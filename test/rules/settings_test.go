@@ -3,6 +3,8 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/proxy"
@@ -183,5 +186,54 @@ func TestSettingRulesComplain(t *testing.T) {
 		if got := fmt.Sprint(err); tc.want == "" && err != nil || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: complaint %q, want %q", tc.text, got, tc.want)
 		}
+	}
+}
+
+// Gateways of the example grid that share a network list it in private, so that they may dial each other there.
+func TestComposeGatewaysMeet(t *testing.T) {
+	var file struct {
+		Services map[string]struct {
+			Networks map[string]struct {
+				Address netip.Addr `yaml:"ipv4_address"`
+			}
+		}
+		Networks map[string]struct {
+			IPAM struct {
+				Config []struct{ Subnet netip.Prefix }
+			} `yaml:"ipam"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(labtest.ReadFile(t, "deploy/compose/compose.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	var rule netrule.Rule
+	if m := regexp.MustCompile(`"private: (\[.*\])"`).FindStringSubmatch(labtest.ReadFile(t, "deploy/compose/prepare")); m != nil {
+		if err := yaml.Unmarshal([]byte(m[1]), &rule.Private); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gateways := map[string][]netip.Addr{} // by network
+	for service, s := range file.Services {
+		for network, at := range s.Networks {
+			if strings.HasPrefix(service, "frontal-") {
+				gateways[network] = append(gateways[network], at.Address)
+			}
+		}
+	}
+	shared := 0
+	for network, at := range gateways {
+		if len(at) < 2 {
+			continue
+		}
+		shared++
+		rule.Own = []netip.Prefix{file.Networks[network].IPAM.Config[0].Subnet}
+		for _, ip := range at {
+			if err := rule.Foreign(ip); err != nil {
+				t.Errorf("network %s: %v", network, err)
+			}
+		}
+	}
+	if shared != 1 {
+		t.Errorf("%d networks are shared by gateways", shared)
 	}
 }

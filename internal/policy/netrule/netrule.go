@@ -81,14 +81,14 @@ func (r Rule) Foreign(ip netip.Addr) error {
 		return fmt.Errorf("%w: %v stands for an IPv4 address, which is to be named itself", overlay.ErrForbidden, ip)
 	}
 	if i := index(private, ip); i >= 0 && index(r.Private, ip) < 0 {
-		return fmt.Errorf("%w: %v lies in %v: processes of other sites are not looked for on private networks (private lists those where they are)",
+		return fmt.Errorf("%w: %v lies in %v: processes of other sites are not looked for on private networks, but on those that the setting private lists",
 			overlay.ErrForbidden, ip, private[i])
 	}
 	declared := func(own netip.Prefix) bool {
 		return slices.ContainsFunc(r.Private, func(p netip.Prefix) bool { return p.Contains(ip) && p.Bits() >= own.Bits() })
 	}
 	if i := slices.IndexFunc(r.Own, func(own netip.Prefix) bool { return own.Contains(ip) && !declared(own) }); i >= 0 {
-		return fmt.Errorf("%w: %v lies in %v, a network of this host or of its site's gateway: processes of other sites are not looked for there (private lists it if they are)",
+		return fmt.Errorf("%w: %v lies in %v, a network of this host or of its site's gateway: processes of other sites are not looked for there unless the setting private lists it, or a part of it",
 			overlay.ErrForbidden, ip, r.Own[i])
 	}
 	return nil
