@@ -68,6 +68,22 @@ func TestCallersInJobs(t *testing.T) {
 	}
 }
 
+// What jobs in the account of the helper itself ask for, its user asks for, whoever submitted them.
+func TestCallersInTheHelpersAccount(t *testing.T) {
+	var a jobAccounts
+	a.begin(Account{}, Asker{Node: overlay.NodeID{Site: "there", Name: "n9"}, User: "alice", UID: 7})
+	for _, uid := range []uint32{0, uint32(os.Getuid()), 1_900_000_001} {
+		who, err := a.caller(here, local.Cred{UID: uid})
+		if want := local.Account(uid) + "@here/n1"; err != nil || who.Identity() != want || !who.Here {
+			t.Errorf("account %d: %+v, %v; want %s", uid, who, err, want)
+		}
+	}
+	a.end(Account{})
+	if who, err := a.caller(here, local.Cred{}); err != nil || !who.Here {
+		t.Errorf("after the job: %+v, %v", who, err)
+	}
+}
+
 // The next node learns for whom a node asks, as it was told, and refuses what no helper says.
 func TestCallersAreToldOn(t *testing.T) {
 	who := Asker{Node: here, UID: 5, User: "games", Origins: []string{"alice@far/n1", "7@there/n9"}}
