@@ -626,19 +626,32 @@ func TestEnter(t *testing.T) {
 	}
 }
 
-// What a helper reports of a full NAT is in the profile from then on.
+// What the helper of a site's only node reports of a full NAT is in the profile from then on, and what one of several
+// does once another says so.
 func TestReportOfFullNAT(t *testing.T) {
-	r := newRig(t, nil)
-	h := r.helper("a1")
-	if _, err := h.nodes.SessionLimit(h.ctx(), &controlpb.SessionLimitRequest{Connections: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
-	e, err := h.nodes.Enter(h.ctx(), &controlpb.EnterRequest{})
-	if err != nil || e.Profile.Sessions != maxSessions {
-		t.Errorf("%v, %v", e, err)
-	}
-	if p := r.f.joinRequest().Profile; p.Sessions != maxSessions {
-		t.Errorf("the broker is told %d", p.Sessions)
+	for _, alone := range []bool{true, false} {
+		r := newRig(t, nil)
+		h := r.helper("a1")
+		says := []*fakeHelper{h}
+		if !alone {
+			says = append(says, r.helper("a2"))
+		}
+		for i, by := range says {
+			if _, err := by.nodes.SessionLimit(h.ctx(), &controlpb.SessionLimitRequest{Connections: 1 << 30}); err != nil {
+				t.Fatal(err)
+			}
+			want := uint32(maxSessions)
+			if i < len(says)-1 {
+				want = 0
+			}
+			e, err := h.nodes.Enter(h.ctx(), &controlpb.EnterRequest{})
+			if err != nil || e.Profile.Sessions != want {
+				t.Errorf("%d of %d helpers say so: %v, %v", i+1, len(says), e, err)
+			}
+			if p := r.f.joinRequest().Profile; p.Sessions != want {
+				t.Errorf("%d of %d helpers say so: the broker is told %d", i+1, len(says), p.Sessions)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -31,12 +32,17 @@ func (n *nodesServer) Enter(ctx context.Context, req *controlpb.EnterRequest) (*
 	}, nil
 }
 
-// SessionLimit records that the NAT before the site lets no new connection of a node through.
+// SessionLimit records that the NAT before the site lets no new connection of a node through, as the node says.
 func (n *nodesServer) SessionLimit(ctx context.Context, req *controlpb.SessionLimitRequest) (*controlpb.SessionLimitResponse, error) {
-	if _, err := n.f.helperOf(ctx, "SessionLimit"); err != nil {
+	id, err := n.f.helperOf(ctx, "SessionLimit")
+	if err != nil {
 		return nil, control.Status(err)
 	}
-	n.f.sessions.seen(int(min(req.Connections, maxSessions)), time.Now())
+	node := id.Name
+	if !slices.ContainsFunc(n.f.registry.Sessions(), func(s *control.Session) bool { return s.Peer() != id }) {
+		node = ownWord
+	}
+	n.f.sessions.seen(node, int(min(req.Connections, maxSessions)), time.Now())
 	return &controlpb.SessionLimitResponse{}, nil
 }
 

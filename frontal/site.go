@@ -51,7 +51,7 @@ func (f *Frontal) newGateway(quota *ratelimit.Limiter) *gateway.Gateway {
 		Reflectors: func(ctx context.Context) (*controlpb.ReflectorsResponse, error) {
 			return f.reflectors(ctx, &controlpb.ReflectorsRequest{})
 		},
-		NATFull: func(connections int) { f.sessions.seen(connections, time.Now()) },
+		NATFull: func(connections int) { f.sessions.seen(ownWord, connections, time.Now()) },
 		Life:    f.ctx, Open: f.open, Work: &f.work,
 	})
 }
