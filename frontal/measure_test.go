@@ -112,21 +112,24 @@ func undeclared(c *Config) {
 }
 
 // measuredBy has helper a1 join, with m to measure, and returns its session.
-func (r *rig) measuredBy(m *measurer) *control.Session {
+func (r *rig) measuredBy(m *measurer) *control.Session { return r.measuredAt("a1", m) }
+
+// measuredAt is measuredBy at any node.
+func (r *rig) measuredAt(node string, m *measurer) *control.Session {
 	r.t.Helper()
-	s, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, func(reg grpc.ServiceRegistrar) {
+	s, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: node}, func(reg grpc.ServiceRegistrar) {
 		controlpb.RegisterTargetServer(reg, m)
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.until("helper a1 has come, and perhaps gone", func() bool {
+	r.until("the helper has come, and perhaps gone", func() bool {
 		select {
 		case <-s.Done():
 			return true
 		default:
 		}
-		return r.joined("a1", s)
+		return r.joined(node, s)
 	})
 	return s
 }
@@ -203,15 +206,19 @@ func TestNoIdleWithoutState(t *testing.T) {
 }
 
 // A technique that fails although the profiles permit it triggers a measurement that corrects the
-// profile, and logs it.
+// profile, and logs it, once another node has measured the same.
 func TestDoubtIsMeasured(t *testing.T) {
 	b := standardBounds
 	b.doubt = time.Millisecond
 	r := newRigWith(t, b, undeclared)
 	s := r.measuredBy(&measurer{result: probe.Measured{Findings: []probe.Finding{finding(probe.UDP, "true")}}})
 	r.ends(s, "datagrams pass, and the helper is to learn it")
-	r.measuredBy(&measurer{result: probe.Measured{Findings: []probe.Finding{finding(probe.UDP, "false")}}})
-	h := r.helper("a2")
+	both := map[string]*measurer{}
+	for _, node := range []string{"a1", "a2"} {
+		both[node] = &measurer{result: probe.Measured{Findings: []probe.Finding{finding(probe.UDP, "false")}}}
+		r.measuredAt(node, both[node])
+	}
+	h := r.helper("a3")
 	if _, err := h.ask(9, false); err != nil { // so that the frontal knows the site
 		t.Fatal(err)
 	}
@@ -227,11 +234,16 @@ func TestDoubtIsMeasured(t *testing.T) {
 	if r.f.measure.Doubted() {
 		t.Error("a relay's failure is blamed on the profile")
 	}
-	fails(overlay.HolePunching) // the corrected profile, with which a2 enters again, may overtake the answer
+	fails(overlay.HolePunching) // the corrected profile, with which a3 enters again, may overtake the answer
 	r.until("the profile is corrected", func() bool { return !r.f.profile().UDP })
 	r.until("the log says so", func() bool {
 		return strings.Contains(r.log.String(), "the site's profile was out of date and is corrected")
 	})
+	for node, m := range both {
+		if m.asked.Load() == nil {
+			t.Errorf("the profile is corrected by one node: %s was not asked", node)
+		}
+	}
 }
 
 // A gateway measures itself if nodes have no route; to test inbound connections it needs a
@@ -251,7 +263,7 @@ func TestNotMeasured(t *testing.T) {
 	r := newRig(t, nil)
 	r.broker.stop()
 	r.until("the outage is seen", func() bool { return !r.f.up.Up() })
-	_, err := r.f.measure.Measure(r.f.ctx)
+	_, err := r.f.measure.Measure(r.f.ctx, "")
 	if err == nil || !strings.Contains(err.Error(), "asking for the reflectors: ") {
 		t.Errorf("%v", err)
 	}

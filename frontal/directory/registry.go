@@ -402,10 +402,11 @@ func (r *Registry) SetMax(total, perNode int) { r.count.SetMax(total, perNode) }
 // Stats returns the number of processes and its limit.
 func (r *Registry) Stats() limit.Stats { return r.count.Stats() }
 
-// AwaitHelper returns a helper as soon as one is connected. It fails only when ctx ends.
-func (r *Registry) AwaitHelper(ctx context.Context) (string, *control.Session, error) {
+// AwaitHelper returns a helper as soon as one is connected, another than that of a node if there is one. It fails only
+// when ctx ends.
+func (r *Registry) AwaitHelper(ctx context.Context, otherThan string) (string, *control.Session, error) {
 	for waited := false; ; waited = true {
-		if node, s := r.someHelper(); s != nil {
+		if node, s := r.someHelper(otherThan); s != nil {
 			if waited {
 				r.wake() // another goroutine may wait as well
 			}
@@ -427,12 +428,16 @@ func (r *Registry) wake() {
 	}
 }
 
-// someHelper returns the first helper by name that has a session, or nil. A session that has ended
-// may still be in the registry.
-func (r *Registry) someHelper() (string, *control.Session) {
+// someHelper returns the first helper by name that has a session, or nil; that of a node only if there is no other. A
+// session that has ended may still be in the registry.
+func (r *Registry) someHelper(otherThan string) (string, *control.Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, node := range r.nodes() {
+	nodes := r.nodes()
+	if i := slices.Index(nodes, otherThan); i >= 0 {
+		nodes = append(slices.Delete(nodes, i, i+1), otherThan)
+	}
+	for _, node := range nodes {
 		s := r.byNode[node].session
 		if s == nil {
 			continue

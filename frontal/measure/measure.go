@@ -73,10 +73,10 @@ type Options struct {
 	HTTPProxy carrier.HTTPProxy
 	TLS       func() *tls.Config // for queries to reflectors inside TLS
 
-	AwaitBroker func(context.Context) bool // reports whether there is one before the context ends
-	AwaitHelper func(context.Context) (node string, s *control.Session, err error)
-	IsReached   func() bool        // whether a gateway listens for other sites
-	Adopted     func(changed bool) // called after each measurement, with a possibly changed profile
+	AwaitBroker func(context.Context) bool                                                               // reports whether there is one before the context ends
+	AwaitHelper func(ctx context.Context, otherThan string) (node string, s *control.Session, err error) // of another node if there is one
+	IsReached   func() bool                                                                              // whether a gateway listens for other sites
+	Adopted     func(changed bool)                                                                       // called after each measurement, with a possibly changed profile
 }
 
 // Monitor measures one site and holds its profile.
@@ -148,13 +148,14 @@ func newProbing() probing {
 // is in doubt, until ctx ends. It returns when everything it started has ended.
 func (mo *Monitor) Run(ctx context.Context) {
 	defer mo.work.Wait()
-	soonest := mo.DoubtAfter
+	soonest, witness := mo.DoubtAfter, "" // the node whose measurement another one is to confirm
 	for mo.Settings().Every > 0 {
 		next := mo.Settings().Every
 		if !mo.AwaitBroker(ctx) {
 			return // the frontal ends
 		}
-		m, err := mo.Measure(ctx)
+		m, err := mo.Measure(ctx, witness)
+		witness = ""
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -169,7 +170,7 @@ func (mo *Monitor) Run(ctx context.Context) {
 			mo.beginIdle(ctx, m)
 		}
 		if mo.probing.doubtful {
-			next = min(next, mo.DoubtAfter)
+			next, witness = min(next, mo.DoubtAfter), m.Node
 		}
 		if !mo.awaitDoubt(ctx, min(soonest, next), next) {
 			return
@@ -309,10 +310,10 @@ func (mo *Monitor) adoptIdle(found []probe.Finding) {
 	}
 }
 
-// Measure runs a measurement where the site's connections originate.
-func (mo *Monitor) Measure(ctx context.Context) (probe.Measured, error) {
+// Measure runs a measurement where the site's connections originate, at another node than that if it can.
+func (mo *Monitor) Measure(ctx context.Context, otherThan string) (probe.Measured, error) {
 	if !mo.Settings().Declared.GatewayOnly {
-		return mo.measureByHelper(ctx, nil, measureBound)
+		return mo.measureByHelper(ctx, otherThan, nil, measureBound)
 	}
 	ctx, cancel := context.WithTimeout(ctx, measureBound)
 	defer cancel()
@@ -330,7 +331,7 @@ func (mo *Monitor) Measure(ctx context.Context) (probe.Measured, error) {
 func (mo *Monitor) measureIdle(ctx context.Context, waits []time.Duration) ([]probe.Finding, error) {
 	bound := probe.IdleBound(waits) + measureBound
 	if !mo.Settings().Declared.GatewayOnly {
-		m, err := mo.measureByHelper(ctx, waits, bound)
+		m, err := mo.measureByHelper(ctx, "", waits, bound)
 		return m.Idle(), err
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -344,8 +345,8 @@ func (mo *Monitor) measureIdle(ctx context.Context, waits []time.Duration) ([]pr
 
 // measureByHelper appoints the first available helper, waiting for one if necessary, and lets it
 // measure; with waits, it measures the idle timeouts.
-func (mo *Monitor) measureByHelper(ctx context.Context, waits []time.Duration, bound time.Duration) (probe.Measured, error) {
-	node, s, err := mo.AwaitHelper(ctx)
+func (mo *Monitor) measureByHelper(ctx context.Context, otherThan string, waits []time.Duration, bound time.Duration) (probe.Measured, error) {
+	node, s, err := mo.AwaitHelper(ctx, otherThan)
 	if err != nil {
 		return probe.Measured{}, err
 	}
