@@ -459,6 +459,18 @@ func TestNewsOfOneNode(t *testing.T) {
 	}
 }
 
+// A site without news for a day is forgotten as soon as there are some of a site that was not known.
+func TestSitesAreForgotten(t *testing.T) {
+	m, now := New(), time.Unix(1_000_000, 0)
+	for i, after := range []time.Duration{0, siteLife, time.Second} {
+		now = now.Add(after)
+		m.Failed(overlay.SiteID(fmt.Sprint("site", i)), ab, 1, overlay.Direct, "silence", now)
+	}
+	if st := m.Status(now); len(st) != 2 || st[0].Site != "site1" || st[1].Site != "site2" {
+		t.Errorf("remembered: %+v", st)
+	}
+}
+
 // However many nodes fail, what is kept of them is bounded.
 func TestRunsAreBounded(t *testing.T) {
 	m, now := New(), time.Unix(1_000_000, 0)
