@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
+	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
@@ -284,6 +285,61 @@ func TestTraversal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// By which technique the gateway's own links carry, it sees itself, and that outweighs what nodes say of it.
+func TestGatewaySeesWhatWorks(t *testing.T) {
+	const technique = overlay.SimultaneousOpen
+	a, b, ha, hb, _ := two(t)
+	now := time.Now()
+	a.f.memory.Connected("siteb", outcomes.Pair{Own: "a9", Far: "siteb/b9"}, 7, overlay.Relay, time.Millisecond, now)
+	for i := range 6 {
+		a.f.memory.Failed("siteb", outcomes.Pair{Own: fmt.Sprint("a", i%2), Far: fmt.Sprint("siteb/b", i/2)}, 7, technique, "so they say", now)
+	}
+	barred := func() bool {
+		_, bars := a.f.memory.Advice("siteb", outcomes.Pair{Own: "a3", Far: "siteb/b7"}, 7, now)
+		return len(bars) > 0
+	}
+	if !barred() {
+		t.Fatal("nodes that fail together bar nothing")
+	}
+	if _, err := ha.ask(9, false); err != nil { // so that the gateway knows the target's node
+		t.Fatal(err)
+	}
+	call := ha.begin(signalRequest(technique, 0))
+	call.next(controlpb.SignalEvent_ASSIGNED)
+	near := a.fetch(call.next(controlpb.SignalEvent_ACCEPTED))
+	far := hb.accept()
+	if _, err := wire.Read(far); err != nil {
+		t.Fatal(err)
+	}
+	call.next(controlpb.SignalEvent_CONNECTED)
+	if err := call.end(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range [][2]net.Conn{{near, far}, {far, near}} {
+		if n := len(gateway.Worked(a.f.gateway, time.Time{})); n != 0 {
+			t.Errorf("%d links have carried before both ends have sent", n)
+		}
+		if _, err := c[0].Write(make([]byte, 10_000)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c[1], make([]byte, 10_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.until("the link has carried", func() bool { return len(gateway.Worked(a.f.gateway, time.Time{})) == 1 })
+	if w := gateway.Worked(a.f.gateway, time.Time{})[0]; w.Technique != technique || w.Far != "siteb/b1" || w.At.Before(now) {
+		t.Errorf("what worked: %+v", w)
+	}
+	if n := len(gateway.Worked(a.f.gateway, time.Now().Add(time.Hour))) + len(gateway.Worked(b.f.gateway, time.Time{})); n != 0 {
+		t.Errorf("%d old links, or of the target's gateway", n)
+	}
+	noteWorked(a.f.memory, a.f.gateway, now)
+	if barred() {
+		t.Error("what the gateway sees to work is barred for all")
+	}
+	testkit.Exchange(t, near, far)
 }
 
 // scriptEnd is an end that does what its functions say.

@@ -113,7 +113,7 @@ func (g *Gateway) newAsking(ctx context.Context, req *controlpb.SignalRequest, s
 func (g *Gateway) reserveTraversal(a *asking, node string) (*carry, error) {
 	c := &carry{forwardedLink: forwardedLink{
 		kind: "traversal", technique: a.technique, job: a.asker.Job, ranks: []uint32{a.asker.Rank, a.target.Rank},
-		node: node, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link),
+		node: node, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link), asked: true,
 	}, lan: make(chan lanEnd, 1), gone: make(chan struct{})}
 	rand.Read(c.id[:])
 	c.principal = g.registry.Principal(a.asker)

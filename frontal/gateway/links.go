@@ -21,6 +21,7 @@ import (
 type forwardedLink struct {
 	kind      string            // carry, inbound, reversed or traversal
 	technique overlay.Technique // of a coordinated traversal; 0 if this side cannot know it
+	asked     bool              // this gateway was the asker's end of that
 	job       overlay.JobID
 	principal overlay.Principal // of the process at this site
 	ranks     []uint32          // the known ones, the asker's first
@@ -82,6 +83,7 @@ func (l *links) room(node string) error {
 // liveLink is a link that has its place: about to be carried, or carried.
 type liveLink struct {
 	forwardedLink
+	started  time.Time
 	meter    metered
 	throttle *ratelimit.Throttle
 	run      func(context.Context) error // until both ends have ended; closes both
@@ -94,7 +96,7 @@ type liveLink struct {
 func (g *Gateway) book(l forwardedLink, inside *net.TCPConn, outside net.Conn) (*liveLink, error) {
 	g.tune(inside, outside)
 	m := meterOf(inside, outside, &g.links.lossy)
-	live := &liveLink{forwardedLink: l, meter: m}
+	live := &liveLink{forwardedLink: l, started: time.Now(), meter: m}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err := g.Audit.Ready()
@@ -116,6 +118,33 @@ func (g *Gateway) book(l forwardedLink, inside *net.TCPConn, outside net.Conn) (
 	g.links.total++
 	return live, nil
 }
+
+// workedBytes is what a link has carried, of both directions, by which its technique works: more than a handshake.
+const workedBytes = 16 << 10
+
+// Success is a technique by which a gateway has made a link to a node of another site, and the link has carried.
+type Success struct {
+	Technique overlay.Technique
+	Far       string // the node
+	At        time.Time
+}
+
+// Worked returns the successes of a gateway's live links that it made since a time as the asker's end.
+func Worked(g *Gateway, since time.Time) (all []Success) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for l := range g.links.live {
+		if !l.asked || l.started.Before(since) {
+			continue
+		}
+		if hasWorked(l.meter.Stats()) {
+			all = append(all, Success{l.technique, l.peer, l.started})
+		}
+	}
+	return all
+}
+
+func hasWorked(s carrier.Stats) bool { return s.AToB > 0 && s.BToA > 0 && s.Total() >= workedBytes }
 
 func (g *Gateway) tune(conns ...net.Conn) {
 	for _, c := range conns {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -105,4 +106,15 @@ func newReturnsWith(id wire.ID) *returns {
 	r := newReturns(Limits{Pending: 2})
 	r.wait[id] = returning{proc(3), "n1", epoch0.Add(time.Minute)}
 	return r
+}
+
+// A link works that has carried more than a handshake, and both ways.
+func TestHasWorked(t *testing.T) {
+	for s, want := range map[carrier.Stats]bool{
+		{}: false, {AToB: 1 << 20}: false, {BToA: 1 << 20}: false, {AToB: 5000, BToA: 5000}: false, {AToB: 20_000, BToA: 100}: true, {AToB: 100, BToA: 20_000}: true,
+	} {
+		if got := hasWorked(s); got != want {
+			t.Errorf("%+v: %v", s, got)
+		}
+	}
 }

@@ -14,7 +14,8 @@
 // nodes of the other site once it fails with several, and for the sites once several nodes of both fail.
 // What is slow is so for the node that says it, and for the site once another one does: no node can
 // by itself take a technique from all. Nor can one bring others to a technique: what connected is news for the
-// node that says so, and for the others once a second one does.
+// node that says so, and for the others once a second one does. What the site's own gateway has made and seen to carry
+// outweighs for some minutes what nodes say of it, however many they are; each node's failures then count for that node.
 package outcomes
 
 import (
@@ -57,6 +58,9 @@ const (
 	firstInferior = 30 * time.Second
 	maxInferior   = time.Hour
 
+	// SeenLife is how long a link counts that the site's gateway made.
+	SeenLife = 5 * time.Minute
+
 	// siteLife is how long a site without news is remembered.
 	siteLife = 24 * time.Hour
 )
@@ -88,6 +92,8 @@ type techniqueMemory struct {
 	setup               time.Duration     // of the last success
 	won                 map[string]winner // the last success of each node of this site; at most maxRuns
 	runs                map[Pair]*run     // by scope
+
+	seen map[string]time.Time // when the gateway made the last link with each node of the other site that it saw carry; at most maxRuns
 
 	inferior map[string]inferior // by the node of this site that says so
 }
@@ -125,7 +131,7 @@ func (m *Memory) of(site overlay.SiteID, plan uint64, now time.Time) *siteMemory
 
 func (s *siteMemory) tech(t overlay.Technique) *techniqueMemory {
 	if s.techs[t] == nil {
-		s.techs[t] = &techniqueMemory{runs: map[Pair]*run{}, won: map[string]winner{}}
+		s.techs[t] = &techniqueMemory{runs: map[Pair]*run{}, won: map[string]winner{}, seen: map[string]time.Time{}}
 	}
 	return s.techs[t]
 }
@@ -354,6 +360,34 @@ func (m *Memory) Present(site overlay.SiteID, now time.Time) {
 	}
 }
 
+// Seen records that the site's gateway made a link by t with a node of the other site, and that it carries. Where
+// nothing is known of t that changes nothing.
+func (m *Memory) Seen(site overlay.SiteID, far string, t overlay.Technique, made time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sites[site]
+	if s == nil || s.techs[t] == nil {
+		return
+	}
+	seen := s.techs[t].seen
+	if was, listed := seen[far]; made.After(was) && (listed || len(seen) < maxRuns) {
+		seen[far] = made
+	}
+}
+
+// isSeen reports whether the gateway made a link lately, in a scope that stands for all nodes of this site, that carries.
+func (tm *techniqueMemory) isSeen(scope Pair, now time.Time) bool {
+	if scope.Own != "" {
+		return false
+	}
+	for far, made := range tm.seen {
+		if (scope.Far == "" || scope.Far == far) && now.Sub(made) < SeenLife {
+			return true
+		}
+	}
+	return false
+}
+
 // Failed records that t did not work between a pair of nodes, and why.
 func (m *Memory) Failed(site overlay.SiteID, pair Pair, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
@@ -367,7 +401,7 @@ func (m *Memory) Failed(site overlay.SiteID, pair Pair, plan uint64, t overlay.T
 			continue
 		}
 		r.fail(scope, pair, reason, now)
-		if t == overlay.Relay || !r.fails(scope) {
+		if t == overlay.Relay || !r.fails(scope) || tm.isSeen(scope, now) {
 			continue
 		}
 		if !now.Before(r.barred) { // many links may report at once
@@ -467,7 +501,7 @@ func (m *Memory) advise(site overlay.SiteID, pair Pair, plan uint64, now time.Ti
 	winner = s.winner(pair.Own, now)
 	if w := s.techs[winner.Technique]; w != nil {
 		_, slow := w.inferiorTo(pair.Own, now)
-		if slow || w.any(pair, func(scope Pair, r *run) bool { return r.shows(scope, 1, 1) && !w.overcome(scope, r, pair.Own) }) {
+		if slow || w.any(pair, func(scope Pair, r *run) bool { return r.shows(scope, 1, 1) && !w.overcome(scope, r, pair.Own, now) }) {
 			winner = Winner{}
 		}
 	}
@@ -480,7 +514,7 @@ func (m *Memory) advise(site overlay.SiteID, pair Pair, plan uint64, now time.Ti
 			continue
 		}
 		tm.any(pair, func(scope Pair, r *run) bool {
-			if !now.Before(r.barred) || tm.overcome(scope, r, pair.Own) {
+			if !now.Before(r.barred) || tm.overcome(scope, r, pair.Own, now) {
 				return false
 			}
 			where := ""
@@ -533,9 +567,10 @@ func (s *siteMemory) latest(now time.Time) (t overlay.Technique) {
 	return t
 }
 
-// overcome reports whether the failures of all nodes of this site are none of a node, which has connected since.
-func (tm *techniqueMemory) overcome(scope Pair, r *run, own string) bool {
-	return scope.Own == "" && tm.won[own].at.After(r.first)
+// overcome reports whether the failures of all nodes of this site are none of a node: it has connected since, or the
+// gateway has lately.
+func (tm *techniqueMemory) overcome(scope Pair, r *run, own string, now time.Time) bool {
+	return scope.Own == "" && tm.won[own].at.After(r.first) || tm.isSeen(scope, now)
 }
 
 // any reports whether is holds in one of a pair's scopes; it is called for them up to that one.

@@ -534,3 +534,52 @@ func TestOwnFailuresEnd(t *testing.T) {
 		}
 	}
 }
+
+// Nodes that lie together take no technique from others by which the gateway itself makes links that carry; whoever fails
+// has it barred for itself, and so has everybody when the gateway has made none for some minutes.
+func TestGatewayOutweighsNodes(t *testing.T) {
+	const opened = overlay.SimultaneousOpen
+	m, now := New(), time.Unix(1_000_000, 0)
+	m.Connected("siteb", Pair{"a9", "siteb/b9"}, 1, overlay.Relay, time.Millisecond, now)
+	lie := func() {
+		for far := range 3 {
+			for _, own := range []string{"a1", "a2"} {
+				m.Failed("siteb", Pair{own, fmt.Sprint("siteb/b", far)}, 1, opened, "so they say", now)
+			}
+		}
+	}
+	expect := func(when string, barred bool, pairs ...Pair) {
+		t.Helper()
+		for _, p := range pairs {
+			if _, bars := m.Advice("siteb", p, 1, now); (len(bars) > 0) != barred {
+				t.Errorf("%s: %v: barred %v", when, p, bars)
+			}
+		}
+	}
+	m.Seen("siteb", "siteb/b7", opened, now) // of a technique that nobody has failed with
+	lie()
+	expect("as they say", true, Pair{"a1", "siteb/b1"}, Pair{"a3", "siteb/b1"}, Pair{"a3", "siteb/b7"})
+	m.Seen("siteb", "siteb/b7", opened, now)
+	m.Seen("siteb", "siteb/b7", opened, now.Add(-time.Hour)) // an older link
+	expect("as the gateway saw", false, Pair{"a3", "siteb/b1"}, Pair{"a3", "siteb/b7"})
+	now = now.Add(SeenLife - time.Second)
+	lie()
+	lie()
+	expect("as they say again", true, Pair{"a1", "siteb/b1"}, Pair{"a1", "siteb/b7"}, Pair{"a3", "siteb/b1"})
+	expect("as the gateway saw some minutes ago", false, Pair{"a3", "siteb/b7"})
+	m.Seen("siteb", "siteb/b1", opened, now)
+	expect("as it saw with that node", false, Pair{"a3", "siteb/b1"})
+	now = now.Add(SeenLife)
+	lie()
+	expect("as it has not seen for long", true, Pair{"a3", "siteb/b1"}, Pair{"a3", "siteb/b7"})
+	for i := range 2 * maxRuns {
+		m.Seen("siteb", fmt.Sprint("siteb/n", i), opened, now)
+	}
+	if n := len(m.of("siteb", 1, now).tech(opened).seen); n != maxRuns {
+		t.Errorf("%d nodes are remembered", n)
+	}
+	m.Seen("sitec", "sitec/c1", opened, now)
+	if len(m.sites) != 1 {
+		t.Error("a site is remembered of which nothing is known")
+	}
+}
