@@ -194,6 +194,73 @@ func TestLastReplicaFails(t *testing.T) {
 	}
 }
 
+// A synchronous send is complete once each living replica of its destination has received the message, whether a dead one had
+// or not (MPI-4.1, section 3.4).
+func TestSynchronous(t *testing.T) {
+	for _, table := range []replica.Table{replica.Parallel, replica.Primary} {
+		for _, dies := range []int{0, 1} {
+			for _, received := range []bool{false, true} {
+				for _, size := range []int{0, 9, maxContent} {
+					t.Run(fmt.Sprintf("%v/replica %d dies/received %t/%d bytes", table, dies, received, size), func(t *testing.T) {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+						defer cancel()
+						engines := replicated(t, 2, Replication{Replicas: 2, Table: table})
+						dead, living := engines[1+2*dies], engines[3-2*dies]
+						senders := []*Engine{engines[0], engines[2]}
+						var sends [2]Request
+						for c, e := range senders {
+							e.Isend(&sends[c], everyone{}, 0, 1, 5, pattern[:size], Synchronous, false)
+						}
+						if received {
+							if _, err := dead.Recv(ctx, everyone{}, 0, 0, 5, make([]byte, size)); err != nil {
+								t.Fatal(err)
+							}
+						}
+						dead.Close()
+						for _, e := range senders {
+							awaitFailed(ctx, t, e, 1+2*dies)
+						}
+						// What the living one sends comes behind all that it has said of the other message.
+						if err := living.Send(ctx, everyone{}, 0, 0, 6, []byte("hello"), Standard); err != nil {
+							t.Fatal(err)
+						}
+						for c, e := range senders {
+							if _, err := e.Recv(ctx, everyone{}, 0, 1, 6, make([]byte, 9)); err != nil {
+								t.Fatal(err)
+							}
+							if sends[c].Done() {
+								t.Errorf("replica %d: it is complete before the living replica has received it", c)
+							}
+						}
+						b := make([]byte, size)
+						if _, err := living.Recv(ctx, everyone{}, 0, 0, 5, b); err != nil || !bytes.Equal(b, pattern[:size]) {
+							t.Errorf("the living replica receives with %v; all its bytes: %t", err, bytes.Equal(b, pattern[:size]))
+						}
+						for c := range sends {
+							if _, err := sends[c].Wait(ctx); err != nil {
+								t.Errorf("replica %d: %v", c, err)
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// awaitFailed waits until e knows that a process has failed.
+func awaitFailed(ctx context.Context, t *testing.T, e *Engine, process int) {
+	t.Helper()
+	for failed := false; !failed; runtime.Gosched() {
+		if ctx.Err() != nil {
+			t.Fatalf("process %d is not known to have failed", process)
+		}
+		e.mu.Lock()
+		failed = e.peers[process].proto.Failed != nil
+		e.mu.Unlock()
+	}
+}
+
 // What one replica decides the others get.
 func TestPoint(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -17,6 +17,8 @@ type op struct {
 	recvs []want
 	only  string // the op is done only if this is the last of the history
 	alike bool   // replicas 0 and 1 choose the same
+
+	synchronous bool // it sends in synchronous mode
 }
 
 type opKind uint8
@@ -46,6 +48,7 @@ type payload struct {
 	nth                  int    // of its source's messages to its destination in the context
 	history              uint64 // of its source
 	created              uint32 // see create
+	synchronous          bool
 }
 
 func (m payload) String() string {
@@ -73,7 +76,9 @@ type node struct {
 	posted     []*Receive
 	unexpected []*arriving
 	moving     map[int]*Arrival // begun, by number of the transfer
-	wait       []*sending       // sends of the op
+	announced  []announcement
+	taken      []string   // synchronous messages that receives have got
+	wait       []*sending // sends of the op
 	expelled   bool
 	left       bool
 	cannotSave bool
@@ -89,6 +94,7 @@ type receiving struct {
 
 type sending struct {
 	payload  payload
+	to       int
 	large    bool
 	complete bool
 	released bool
@@ -99,6 +105,13 @@ type arriving struct {
 	to                 *receiving // nil: unexpected
 	done               bool
 	payload            payload
+}
+
+// An announcement is that of a synchronous message which no receive has matched yet: only then does the process that
+// announced it send its bytes.
+type announcement struct {
+	of *Arrival
+	by int
 }
 
 func (n *node) done() bool { return n.at == len(n.prog) }
@@ -216,7 +229,7 @@ func (w *world) step(n *node) error {
 			}
 			n.began = true
 			n.sending++
-			w.send(n, o.sends[i], o.kind == sends)
+			w.send(n, o.sends[i], &o)
 			return w.carryOut(n)
 		}
 	case receives:
@@ -279,7 +292,8 @@ func (n *node) context(c int) uint32 {
 	return uint32(c)
 }
 
-func (w *world) send(n *node, m message, inOrder bool) {
+func (w *world) send(n *node, m message, of *op) {
+	inOrder := of.kind == sends
 	context := n.context(m.context)
 	to := [2]int{m.to, int(context)}
 	n.counts[to]++
@@ -287,15 +301,15 @@ func (w *world) send(n *node, m message, inOrder bool) {
 	if !inOrder {
 		nth = 0
 	}
-	p := payload{n.core.rank, int(context), m.tag, nth, hashOf(fmt.Sprint(n.history)), n.created}
+	p := payload{n.core.rank, int(context), m.tag, nth, hashOf(fmt.Sprint(n.history)), n.created, of.synchronous}
 	n.call++
-	s := &sending{payload: p, large: m.large}
+	s := &sending{payload: p, to: m.to, large: m.large}
 	n.wait = append(n.wait, s)
 	if inOrder {
 		n.lines = append(n.lines, sentLine(m.to, p))
 	}
 	n.core.Send(&Send{
-		Context: context, To: m.to, Tag: m.tag, Bytes: w.bytes, Digest: p.digest(), Call: n.call, InOrder: inOrder, Owner: s,
+		Context: context, To: m.to, Tag: m.tag, Bytes: w.bytes, Digest: p.digest(), Call: n.call, InOrder: inOrder, Synchronous: of.synchronous, Owner: s,
 	})
 }
 
@@ -366,6 +380,9 @@ func (w *world) effect(n *node, e Effect) error {
 	case Complete:
 		s := e.Send.Owner.(*sending)
 		s.complete, s.released = true, true
+		if s.payload.synchronous {
+			return w.checkTaken(n, s)
+		}
 	case Release:
 		e.Send.Owner.(*sending).released = true
 	case Post:
@@ -430,9 +447,43 @@ func (n *node) match(r *Receive, a *arriving) {
 		n.core.Decide(r.Point(), Outcome{Source: a.from, Tag: a.tag})
 	}
 	a.to = n.recvs[r.Owner.(*waiting).index]
-	if a.done {
-		a.to.done, a.to.got = true, a.payload
+	if i := slices.IndexFunc(n.announced, func(x announcement) bool { return x.of.Owner == a }); i >= 0 {
+		x := n.announced[i]
+		n.announced = slices.Delete(slices.Clone(n.announced), i, i+1)
+		if !n.core.Failed(x.by) { // else another process sends it again
+			n.deliver(a, x.of)
+		}
+		return
 	}
+	if a.done {
+		n.give(a)
+	}
+}
+
+// give gives a message to the receive that it has matched.
+func (n *node) give(m *arriving) {
+	m.to.done, m.to.got = true, m.payload
+	if m.payload.synchronous {
+		n.taken = append(slices.Clip(n.taken), m.payload.String())
+	}
+}
+
+// checkTaken checks that each live replica of the destination has received the message of a synchronous send that is
+// complete, and that one at least has.
+func (w *world) checkTaken(n *node, s *sending) error {
+	some := false
+	for c := range w.cfg.Replicas {
+		q := n.core.cfg.Layout.Process(s.to, c)
+		taken := slices.Contains(w.nodes[q].taken, s.payload.String())
+		some = some || taken
+		if !taken && !n.core.Failed(q) {
+			return fmt.Errorf("for process %d the synchronous send of %v is complete, and process %d has not received it", n.me, s.payload, q)
+		}
+	}
+	if !some {
+		return fmt.Errorf("for process %d the synchronous send of %v is complete, and nobody has received it", n.me, s.payload)
+	}
+	return nil
 }
 
 // arrive takes a packet of a message.
@@ -483,14 +534,25 @@ func (n *node) offer(m *arriving) {
 	n.unexpected = append(n.unexpected, m)
 }
 
-// complete is called with the last byte of a message.
+// complete is called with the last byte of a message, or with the announcement of a synchronous one.
 func (w *world) complete(n *node, p packet, a *Arrival) {
 	m := a.Owner.(*arriving)
-	m.done, m.payload = true, p.payload
+	m.payload = p.payload
+	if m.to == nil && p.payload.synchronous && !w.acksUnmatched {
+		again := func(x announcement) bool { return x.of == a }
+		n.announced = append(slices.DeleteFunc(slices.Clone(n.announced), again), announcement{a, p.from})
+		return
+	}
+	n.deliver(m, a)
+}
+
+// deliver notes that all bytes of a message are here.
+func (n *node) deliver(m *arriving, a *Arrival) {
+	m.done = true
 	if m.to != nil {
-		m.to.done, m.to.got = true, p.payload
+		n.give(m)
 	}
 	if !a.delivered { // see acksEarly
-		n.core.Delivered(m.from, uint32(m.context), m.tag, a, p.payload.digest())
+		n.core.Delivered(m.from, uint32(m.context), m.tag, a, m.payload.digest())
 	}
 }

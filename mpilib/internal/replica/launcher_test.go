@@ -191,6 +191,7 @@ var stories = []story{
 	{"anySource", anySource, 2, 2, nothing},
 	{"anySource-free", anySource, 2, 2, rightly},
 	{"overtaken", overtaken, 2, 2, nothing},
+	{"synchronous", synchronous, 2, 2, nothing},
 	{"forwarded", forwarded, 2, 2, nothing},
 	{"chosen-misused", chosen, 2, 2, falsely},
 	{"chosen-3-misused", chosen, 3, 3, falsely},
@@ -290,9 +291,14 @@ func TestFaultsAreFound(t *testing.T) {
 		}
 	}
 	for _, s := range stories {
-		if s.name == "overtaken" {
+		switch s.name {
+		case "overtaken":
 			if _, err := s.play(300, func(w *world) { w.acksEarly = true }); err == nil {
 				t.Error("what a receive has matched is acknowledged before its bytes are here, and that is not found")
+			}
+		case "synchronous":
+			if _, err := s.play(20, func(w *world) { w.acksUnmatched = true }); err == nil {
+				t.Error("a synchronous message is acknowledged before a receive has matched it, and that is not found")
 			}
 		}
 	}

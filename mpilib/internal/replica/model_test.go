@@ -162,6 +162,11 @@ var (
 		{{kind: sends, sends: []message{{1, 10, 1, false}, {1, 10, 1, false}}}, {kind: receives, recvs: []want{{1, 10, 4}}}},
 		{{kind: receives, recvs: []want{{-1, 10, -1}, {0, 10, 1}}}, {kind: sends, sends: []message{{0, 10, 4, false}}}},
 	}
+	// Synchronous sends, to receives that each replica posts at another time.
+	synchronous = []program{
+		{{kind: sends, synchronous: true, sends: []message{{1, 10, 1, true}, {1, 10, 2, false}}}},
+		{{kind: choose}, {kind: receives, recvs: []want{{-1, 10, -1}}}, {kind: receives, recvs: []want{{0, 10, -1}}}},
+	}
 	// A context that one rank creates and another uses.
 	created = []program{
 		{{kind: create}, {kind: sends, sends: []message{{1, 10, 1, false}, {1, inNew, 1, false}}}},
@@ -205,6 +210,9 @@ func TestEveryInterleaving(t *testing.T) {
 		{"chosenTwice", chosenTwice, 2, 1, 0, 2, 1 << 20, false, true},
 		{"anyThenOne", anyThenOne, 2, 1, 0, 2, 1 << 20, false, true},
 		{"anySource", anySource, 2, 1, 0, 2, 1 << 20, false, true},
+		{"synchronous", synchronous, 2, 2, 0, 100, 1 << 20, false, true},
+		{"synchronous-suspected", synchronous, 2, 0, 1, 100, 1 << 20, false, true},
+		{"synchronous-3", synchronous, 3, 1, 0, 100, 1 << 20, false, true},
 		{"created", created, 2, 1, 0, 2, 1 << 20, false, true},
 		{"decided-3", decided, 3, 2, 0, 1, 1 << 20, false, true},
 		{"decided-3-suspected", decided, 3, 0, 1, 1, 1 << 20, false, true},

@@ -32,7 +32,7 @@ func randomPrograms(r *rand.Rand, ranks int) []program {
 			for rank := range ranks {
 				for i := range each {
 					if rank != root {
-						add(rank, op{kind: sends, sends: []message{{root, 12, i, r.IntN(3) == 0}}})
+						add(rank, op{kind: sends, sends: []message{{root, 12, i, r.IntN(3) == 0}}, synchronous: i > 0})
 						w = append(w, want{-1, 12, -1})
 					}
 				}
@@ -63,13 +63,13 @@ func randomPrograms(r *rand.Rand, ranks int) []program {
 			rank := r.IntN(ranks)
 			for range 1 + r.IntN(3) {
 				add(rank, op{kind: choose})
-				add(rank, op{kind: sends, sends: []message{{(rank + 1) % ranks, 14, 1, false}}})
+				add(rank, op{kind: sends, sends: []message{{(rank + 1) % ranks, 14, 1, false}}, synchronous: rank == 0})
 				add((rank+1)%ranks, op{kind: receives, recvs: []want{{rank, 14, 1}}})
 			}
 		case 4: // from any, and behind it from one
 			root := r.IntN(ranks)
 			other := (root + 1) % ranks
-			add(other, op{kind: sends, sends: []message{{root, 13, 1, false}, {root, 13, 1, false}}})
+			add(other, op{kind: sends, sends: []message{{root, 13, 1, false}, {root, 13, 1, false}}, synchronous: root == 0})
 			w := []want{{-1, 13, -1}, {other, 13, 1}}
 			add(root, op{kind: receives, recvs: w})
 		}

@@ -18,30 +18,31 @@ type world struct {
 	condemned []bool // reported as failed, though it lives
 	reported  []bool // by process that hears, and process: once is enough
 
-	drains    bool      // processes ask for all acknowledgements at the end
-	leaves    bool      // and end when they have them
-	eager     bool      // acknowledgements arrive at once
-	launcher  *launcher // prints what processes write; nil: nobody does
-	misuse    bool      // what is sent depends on outcomes although the configuration says that it does not: a divergence is right,
-	diverged  bool      // and was found
-	acksEarly bool      // a fault: what a receive has matched is acknowledged before its bytes are here
-	untidy    bool      // messages may be there at a milestone
-	programs  []program
-	joins     int // how many of the spare numbers are given
-	admitted  int
-	unsaved   int
-	mayLose   bool // a rank may be lost,
-	lost      int  // which so many processes have found
-	refused   int
-	rests     []packet // of what the event transmits: behind all else that it does,
-	last      []packet // but for the goodbye
-	transfers int
-	data      int // messages transmitted,
-	crossed   int // of those to another set of replicas
-	controls  [32]int
-	verdicts  [4]int
-	trail     []string
-	record    bool
+	drains        bool      // processes ask for all acknowledgements at the end
+	leaves        bool      // and end when they have them
+	eager         bool      // acknowledgements arrive at once
+	launcher      *launcher // prints what processes write; nil: nobody does
+	misuse        bool      // what is sent depends on outcomes although the configuration says that it does not: a divergence is right,
+	diverged      bool      // and was found
+	acksEarly     bool      // a fault: what a receive has matched is acknowledged before its bytes are here
+	acksUnmatched bool      // a fault: a synchronous message is acknowledged before a receive has matched it
+	untidy        bool      // messages may be there at a milestone
+	programs      []program
+	joins         int // how many of the spare numbers are given
+	admitted      int
+	unsaved       int
+	mayLose       bool // a rank may be lost,
+	lost          int  // which so many processes have found
+	refused       int
+	rests         []packet // of what the event transmits: behind all else that it does,
+	last          []packet // but for the goodbye
+	transfers     int
+	data          int // messages transmitted,
+	crossed       int // of those to another set of replicas
+	controls      [32]int
+	verdicts      [4]int
+	trail         []string
+	record        bool
 }
 
 type packetKind uint8
