@@ -20,8 +20,7 @@ import (
 // all live processes. Links to the sources of pending receives are set up (seek.go),
 // since no other process might detect their failure.
 //
-// A process that was reported failed stays so, for all processes, even if it is alive:
-// its links are closed.
+// A process that was reported failed stays so, for all processes, even if it is alive: its links are closed.
 
 var (
 	// ErrProcFailedPending is the error of waiting for a receive from any source when

@@ -94,6 +94,8 @@ func (s *replicas) carryOut(f *replica.Effect) {
 		})
 	case replica.Copy, replica.Complete:
 		s.complete(f.Send.Owner.(*sending), nil)
+	case replica.Undelivered:
+		s.complete(f.Send.Owner.(*sending), s.e.core.SourceError(f.Send.To))
 	case replica.Release:
 		s.release(f.Send.Owner.(*sending))
 	case replica.Post:
@@ -161,9 +163,8 @@ func (s *replicas) writeHeld(ctx context.Context) {
 	}
 }
 
-// requestLinks requests a link to each process of a rank: each gets acknowledgements of what was
-// delivered, may be the next to send, or decides what this one waits for. Without a link its death
-// would not be noticed.
+// requestLinks requests a link to each process of a rank: each gets acknowledgements of what was delivered, may be the next
+// to send, or decides what this one waits for. Without a link its death would not be noticed.
 func (s *replicas) requestLinks(rank int) {
 	if s == nil || s.e.cfg.Connect == nil {
 		return

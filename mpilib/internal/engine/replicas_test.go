@@ -176,7 +176,8 @@ func TestLastReplicaFails(t *testing.T) {
 	defer cancel()
 	engines := replicated(t, 2, Replication{Replicas: 2})
 	engines[1].Close()
-	var r Request
+	var r, out Request
+	engines[0].Isend(&out, everyone{}, 0, 1, 6, []byte("hello"), Synchronous, false)
 	engines[0].Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 9))
 	if err := engines[3].Send(ctx, everyone{}, 0, 0, 5, []byte("hello"), Standard); err != nil {
 		t.Fatal(err)
@@ -188,6 +189,9 @@ func TestLastReplicaFails(t *testing.T) {
 	engines[3].Close()
 	if _, err := r.Wait(ctx); !errors.Is(err, ErrProcFailed) {
 		t.Errorf("from a rank that is lost: %v", err)
+	}
+	if _, err := out.Wait(ctx); !errors.Is(err, ErrProcFailed) {
+		t.Errorf("to a rank that is lost, which has not received it: %v", err)
 	}
 	if dead := engines[0].Dead(); !slices.Equal(dead, []int{1}) {
 		t.Errorf("failed ranks: %v", dead)

@@ -30,6 +30,9 @@ const (
 	Copy
 	// Complete: the send is complete for the program. It was not copied, and its bytes are no longer needed.
 	Complete
+	// Undelivered: the send, which was not copied, fails: all replicas of its destination have failed, and none is known to
+	// have the message.
+	Undelivered
 	// Release: the copy of Send is no longer needed.
 	Release
 	// Post: post Receive, with the source and tag that it has now.

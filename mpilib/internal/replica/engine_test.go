@@ -377,10 +377,10 @@ func (w *world) effect(n *node, e Effect) error {
 		w.push(packet{from: n.me, to: e.Process, kind: control, bytes: string(e.Message.Append(nil))})
 	case Copy:
 		e.Send.Owner.(*sending).complete = true
-	case Complete:
+	case Complete, Undelivered:
 		s := e.Send.Owner.(*sending)
 		s.complete, s.released = true, true
-		if s.payload.synchronous {
+		if s.payload.synchronous && e.Kind == Complete {
 			return w.checkTaken(n, s)
 		}
 	case Release:

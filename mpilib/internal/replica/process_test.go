@@ -204,6 +204,44 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// A send that waits for a rank that is lost fails, unless a replica was known to have received the message, or had left.
+func TestUndelivered(t *testing.T) {
+	ack := func(p *Process) error {
+		return p.Receive(1, Message{Kind: Ack, Acks: []AckEntry{{Context: 4, Tag: 1, Count: 1}}})
+	}
+	leave := func(p *Process) error {
+		p.Leave(1)
+		return nil
+	}
+	for name, c := range map[string]struct {
+		before func(*Process) error
+		want   EffectKind
+	}{"nobody has it": {nil, Undelivered}, "received": {ack, Complete}, "left": {leave, Complete}} {
+		p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, MaxKept: 1 << 20})
+		p.Send(&Send{Context: 4, To: 1, Tag: 1, Synchronous: true})
+		if c.before != nil {
+			if err := c.before(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var ends []EffectKind
+		for _, q := range []int{1, 3} {
+			if len(ends) > 0 {
+				t.Errorf("%s: the send ends while a replica lives that has not received it", name)
+			}
+			p.Fail(q)
+			for _, e := range p.Effects(nil) {
+				if e.Kind == Complete || e.Kind == Undelivered {
+					ends = append(ends, e.Kind)
+				}
+			}
+		}
+		if len(ends) != 1 || ends[0] != c.want {
+			t.Errorf("%s: the send ends with effects %v, want %v", name, ends, c.want)
+		}
+	}
+}
+
 // Of a process that was condemned nothing is accepted, and it is told so once.
 func TestCondemned(t *testing.T) {
 	p := New(Config{Layout: Layout{Ranks: 2, Replicas: 2}, Process: 1, MaxKept: 1 << 20})

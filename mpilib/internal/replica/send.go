@@ -2,8 +2,8 @@ package replica
 
 import "slices"
 
-// A Send is a message that the program sends to another rank. Its memory is the caller's until Release or
-// Complete; the first fields are set by the caller and not changed.
+// A Send is a message that the program sends to another rank. Its memory is the caller's until Release, Complete or
+// Undelivered; the first fields are set by the caller and not changed.
 type Send struct {
 	Context uint32
 	To      int // rank, not this one
@@ -131,7 +131,7 @@ func (p *Process) Send(s *Send) {
 	if !needed {
 		s.released = true
 		d.forget(p, k, o)
-		p.emit(Effect{Kind: Complete, Send: s})
+		p.emit(Effect{Kind: s.completion(p, o), Send: s})
 		return
 	}
 	o.sends = append(o.sends, s)
@@ -248,12 +248,12 @@ func (p *Process) release(d *destination, o *outgoing) {
 		}
 		o.sends[0] = nil
 		o.sends = o.sends[1:]
-		p.drop(d, s)
+		p.drop(d, o, s)
 	}
 }
 
-// drop lets go of s.
-func (p *Process) drop(d *destination, s *Send) {
+// drop lets go of s, which is of the stream o.
+func (p *Process) drop(d *destination, o *outgoing, s *Send) {
 	s.released = true
 	d.stale++
 	if s.copied {
@@ -264,12 +264,23 @@ func (p *Process) drop(d *destination, s *Send) {
 		if s.Synchronous {
 			p.awaiting--
 		}
-		p.emit(Effect{Kind: Complete, Send: s})
+		p.emit(Effect{Kind: s.completion(p, o), Send: s})
 	}
 	if d.stale > len(d.order)/2 {
 		d.order = slices.DeleteFunc(d.order, func(s *Send) bool { return s.released })
 		d.stale = 0
 	}
+}
+
+// completion returns how s, which no live replica of its destination lacks, ends for the program. Where a replica has left, the
+// rank has what it wants.
+func (s *Send) completion(p *Process, o *outgoing) EffectKind {
+	for c, n := range o.acked {
+		if n >= s.nth || p.ended.left[p.cfg.Layout.Process(s.To, c)] {
+			return Complete
+		}
+	}
+	return Undelivered
 }
 
 // copyHeld copies what is held, as far as there is room.
