@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/testload"
@@ -311,24 +310,22 @@ func TestStandard_3_4_Synchronous(t *testing.T) {
 // 3.4: a blocking synchronous send does not return before either.
 func TestStandard_3_4_SynchronousBlocks(t *testing.T) {
 	parallel(t)
-	var posted atomic.Int64 // number of posted receives
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
-			before := posted.Load()
+			announced := Irecv(c, []byte{}, 1, 2) // which is here before the other rank posts its receive
 			if err := Ssend(ctx, c, pattern(n, 2), 1, 1); err != nil {
 				return err
 			}
-			// Another replica may have sent the message before this one looked, but for the first.
-			if posted.Load() == before && c.World().Replica() == 0 {
-				return errors.New("Ssend returned before there was a receive")
+			if _, done, err := announced.Test(); err != nil || !done {
+				return errors.Join(errors.New("Ssend returned before there was a receive"), err)
 			}
 			return fence(ctx, c, 1)
 		}
 		if _, err := c.Probe(ctx, 0, 1); err != nil {
 			return err
 		}
-		posted.Add(1)
-		return errors.Join(arrivesAs(ctx, c, 0, 1, n, 2), fence(ctx, c, 0))
+		err := Ssend(ctx, c, []byte{}, 0, 2)
+		return errors.Join(err, arrivesAs(ctx, c, 0, 1, n, 2), fence(ctx, c, 0))
 	})
 }
 
