@@ -50,14 +50,18 @@ func replicaWorld(t *testing.T, ranks int, environ map[string]string, f func(con
 }
 
 // Ranks with replicas are where the environment says, the same in all replicas, with all that follows from that: colours,
-// communicators of a site, process sets, and the choice of algorithms.
+// communicators of a site, process sets, groups, and the choice of algorithms.
 func TestReplicatedPlaces(t *testing.T) {
 	want := make([]overlay.NodeID, 6)
 	for r := range want {
 		site, node := someSites(r)
 		want[r] = overlay.NodeID{Site: overlay.SiteID(site), Name: node}
 	}
-	replicaWorld(t, 6, map[string]string{EnvPlaces: "a/n1:1,a/n2:1,b/n1:1,a/n1:1,b/n1:2"}, func(ctx context.Context, c *Comm) error {
+	environ := map[string]string{
+		EnvPlaces: "a/n1:1,a/n2:1,b/n1:1,a/n1:1,b/n1:2", EnvGroups: "master:1,workers:5",
+		EnvColl: "barrier=two-level,bcast=two-level,allreduce=two-level,alltoall=two-level",
+	}
+	replicaWorld(t, 6, environ, func(ctx context.Context, c *Comm) error {
 		places, err := c.Places(ctx)
 		if err != nil || !slices.Equal(places, want) || c.World().Place() != want[c.Rank()] {
 			return fmt.Errorf("places %v, and mine is %v: %w", places, c.World().Place(), err)
@@ -87,6 +91,16 @@ func TestReplicatedPlaces(t *testing.T) {
 			if got := topo.Colour(r, LevelSite); got != colour {
 				return fmt.Errorf("rank %d has colour %d, want %d", r, got, colour)
 			}
+			if got, want := topo.Ranks[r].Group, []string{"master", "workers"}[min(r, 1)]; got != want {
+				return fmt.Errorf("rank %d is in group %q, want %q", r, got, want)
+			}
+		}
+		group, err := c.SplitType(ctx, SplitGroup, 0, nil)
+		if err != nil {
+			return err
+		}
+		if want := []int{1, 5}[min(c.Rank(), 1)]; group.Size() != want {
+			return fmt.Errorf("in its group are %v, want %d ranks", group.Group(), want)
 		}
 		if p, err := listed(ctx, c); err != nil || !p.Apart() {
 			return fmt.Errorf("algorithms are chosen as if all ranks were together: %w", err)
