@@ -145,6 +145,14 @@ func (l *lookout) checkSoon(now time.Time) {
 	}
 }
 
+// restart makes the next looks come as after the first fall: this host, or the peer's, may be in another network now.
+func (l *lookout) restart(now time.Time) {
+	l.afterFall, l.hurried = 0, false
+	if !l.at.IsZero() {
+		l.at, l.interval = now.Add(afterFall), afterFall
+	}
+}
+
 func (l *lookout) due(now time.Time) bool { return !l.at.IsZero() && !now.Before(l.at) }
 
 // tick makes the supervisor look for a better path when a look is due.

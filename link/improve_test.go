@@ -116,6 +116,14 @@ func TestLookout(t *testing.T) {
 	if len(looks) != 1 || looks[0] != 0 || l.due(now) {
 		t.Errorf("a better path is known: %v", looks)
 	}
+	l.restart(now)
+	if run(overlay.Relay, time.Minute); looks[0] != afterFall || len(looks) < 5 {
+		t.Errorf("in another network: %v", looks)
+	}
+	run(overlay.SimultaneousOpen, time.Minute)
+	if l.restart(now); !l.at.IsZero() {
+		t.Errorf("in another network, on the best path: a look at %v", l.at)
+	}
 }
 
 // current waits until a link sends by a technique.

@@ -12,7 +12,8 @@ import (
 
 // This file drops carriers whose local address the host has lost: a laptop has changed networks, or
 // a site was renumbered. Such a carrier can neither send nor receive, and its silence would be
-// noticed only some round trips later. The paths themselves are not to blame.
+// noticed only some round trips later. The paths themselves are not to blame, and what was found of them no longer
+// holds: from the new address a path may work that did not.
 
 // quietBefore is how long nothing must have arrived on a carrier before its address is checked: a
 // carrier on which data arrives has its address.
@@ -36,8 +37,19 @@ func (sv *supervisor) checkAddresses(now time.Time) {
 		}
 		sv.addressDue = now.Add(carrier.AddressEvery)
 		if !sv.mesh.hasAddress(a.local) {
+			sv.mesh.movedAway(now)
 			sv.link.stream.Drop(c.Carrier, fmt.Errorf("its local address, %v, is %w", a.local, errAddressGone))
 		}
+	}
+}
+
+// movedAway makes all links look for a better path soon, whatever they have found from an address that is gone.
+func (m *Mesh) movedAway(now time.Time) {
+	for _, sv := range m.kept() {
+		sv.mu.Lock()
+		sv.lookout.restart(now)
+		sv.ranker.forget()
+		sv.mu.Unlock()
 	}
 }
 

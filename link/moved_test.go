@@ -1,6 +1,7 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // TestMovedAway: when the host of either end loses the address of an idle link's carrier, that end
@@ -43,6 +46,55 @@ func movedAway(t *testing.T, socket net.Conn, rank uint32) {
 		return len(now) > 0 && now[0].Carrier != old
 	})
 	pump(t, a, b, 1<<20)
+}
+
+// TestMovedToABetterNetwork: a link that has looked for a better path than a relay in vain, and then less and less often,
+// looks for one soon after the host of either end has got another address.
+func TestMovedToABetterNetwork(t *testing.T) {
+	for rank := range uint32(2) {
+		t.Run(fmt.Sprint("rank ", rank), func(t *testing.T) {
+			socket, _ := tcpPair(t)
+			synctest.Test(t, func(t *testing.T) {
+				r := newRoads(t)
+				r.socket = socket
+				var gone atomic.Bool
+				r.hasAddress = func(of uint32, a netip.Addr) bool { return of != rank || !gone.CompareAndSwap(true, false) }
+				r.block(overlay.Direct, errors.New("the road is closed"))
+				links, meshes := meshesOf(t, r, 0)
+				if err := meshes[1].Connect(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+				a, b := linked(links[0]), linked(links[1])
+				current(t, a, overlay.Relay)
+				current(t, b, overlay.Relay)
+				for i, m := range meshes {
+					sv := m.kept()[0]
+					comes(t, "a look that finds nothing", func() bool {
+						sv.mu.Lock()
+						defer sv.mu.Unlock()
+						if !sv.link.Dialled || sv.lookout.interval > firstLook && !sv.improving {
+							sv.lookout.at, sv.lookout.interval = time.Now().Add(time.Hour), time.Hour
+							if sv.link.Dialled && uint32(i) == rank { // what it has found holds no longer
+								sv.ranker.recordOf(overlay.Direct).until = time.Now().Add(time.Hour)
+							}
+							return true
+						}
+						return false
+					})
+				}
+				old := a.stream.Carriers()[0].Carrier
+				gone.Store(true)
+				comes(t, "another relay", func() bool {
+					now := a.stream.Carriers()
+					return len(now) > 0 && now[0].Carrier != old
+				})
+				r.block(overlay.Direct, nil)
+				current(t, a, overlay.Direct)
+				current(t, b, overlay.Direct)
+				pump(t, a, b, 1<<20)
+			})
+		})
+	}
 }
 
 // TestForeignAddress: an address that was never one of this host's is not checked.

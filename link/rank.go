@@ -145,6 +145,9 @@ type doubt struct {
 	far   bool
 }
 
+// forget forgets what is known of all classes: they take other paths now.
+func (k *ranker) forget() { k.kinds, k.paths = nil, nil }
+
 func (k *ranker) recordOf(class overlay.Technique) *record {
 	if k.kinds == nil {
 		k.kinds = map[overlay.Technique]*record{}

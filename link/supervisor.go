@@ -150,6 +150,9 @@ func (sv *supervisor) redial(doubt, silence bool) error {
 	}
 	sv.dialing, sv.silence, sv.since = true, silence, time.Now()
 	sv.doubt = doubt
+	if sv.lookout.best == overlay.Relay { // a link that had a better path looks for it often enough
+		sv.lookout.restart(sv.since)
+	}
 	return nil
 }
 
