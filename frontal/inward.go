@@ -59,9 +59,11 @@ func (f *Frontal) ownAddress(id control.Identity, from netip.Addr, p overlay.Acc
 }
 
 // declared is the site's profile as sent to the broker: with the gateway's own public address among
-// its networks.
+// its networks, and with the private networks in which the site looks for others.
 func (f *Frontal) declared() overlay.SiteProfile {
 	p := f.profile()
+	p.Private = f.config().Private
+	p.PrivateGiven = len(p.Private) <= overlay.MaxNetworks // more are not sent
 	if ip := f.gateway.PublicAddr.Addr(); f.gateway.PublicAddr.IsValid() && !p.Declares(ip) {
 		p.Networks = append(slices.Clip(p.Networks), netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()))
 	}

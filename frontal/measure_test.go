@@ -68,7 +68,7 @@ func TestMeasuredByHelper(t *testing.T) {
 		finding(probe.Inbound, "ports"), finding(probe.Egress, "443"), finding(probe.UDP, "true"), finding(probe.Refusal, ""),
 	}}}
 	first := r.broker.joinsSoFar()[0]
-	if first.Profile.Udp || first.Measured != nil || strings.Join(first.Unset, " ") != "inbound filter refusal nat.mapping nat.filtering nat.keeps_port nat_udp.mapping nat_udp.filtering nat_udp.keeps_port udp udp_rate mtu idle_tcp idle_udp ipv6 ipv6_only ipv6_rules.inbound ipv6_rules.filter ipv6_rules.refusal ipv6_rules.egress ipv6_rules.udp high_ports_only" {
+	if first.Profile.Udp || first.Measured != nil || strings.Join(first.Unset, " ") != "inbound filter refusal nat.mapping nat.filtering nat.keeps_port nat_udp.mapping nat_udp.filtering nat_udp.keeps_port udp udp_rate mtu idle_tcp idle_udp ipv6 ipv6_only ipv6_rules.inbound ipv6_rules.filter ipv6_rules.refusal ipv6_rules.egress ipv6_rules.udp high_ports_only seen_at" {
 		t.Errorf("before the measurement: %v", first)
 	}
 	s, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, func(reg grpc.ServiceRegistrar) {

@@ -153,7 +153,7 @@ func (c Config) unset() []string {
 		{probe.IdleTCP, p.IdleTCP.Given}, {probe.IdleUDP, p.IdleUDP.Given},
 		{probe.IPv6, p.IPv6.Given}, {probe.IPv6Only, p.IPv6Only.Given},
 		{probe.IPv6Inbound, p.IPv6Rules.Inbound.Given}, {probe.IPv6Filter, p.IPv6Rules.Filter.Given}, {probe.IPv6Refusal, p.IPv6Rules.Refusal.Given},
-		{probe.IPv6Egress, p.IPv6Rules.Egress.Given}, {probe.IPv6UDP, p.IPv6Rules.UDP.Given}, {probe.Privileged, p.Privileged.Given}, {probe.HighPortsOnly, p.HighPortsOnly.Given},
+		{probe.IPv6Egress, p.IPv6Rules.Egress.Given}, {probe.IPv6UDP, p.IPv6Rules.UDP.Given}, {probe.Privileged, p.Privileged.Given}, {probe.HighPortsOnly, p.HighPortsOnly.Given}, {probe.SeenAt, false},
 	} {
 		if !f.given {
 			fields = append(fields, f.name)

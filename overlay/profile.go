@@ -70,6 +70,15 @@ type SiteProfile struct {
 	// observed while links are made, and neither declared nor measured.
 	Sessions uint32 `json:"sessions,omitempty" yaml:"-"`
 
+	// SeenAt is the private IPv4 address (RFC 1918, 6598) at which reflectors see the site's nodes, or with
+	// GatewayOnly its gateway; not valid: none, or not measured.
+	SeenAt netip.Addr `json:"seen_at,omitzero" yaml:"-"`
+
+	// Private are the private networks in which the site's daemons look for processes of other sites, by the
+	// settings of its frontal. Without PrivateGiven it is not known in which they do.
+	Private      []netip.Prefix `json:"private,omitempty" yaml:"-"`
+	PrivateGiven bool           `json:"private_given,omitempty" yaml:"-"`
+
 	// Networks are where other sites reach this one's nodes or gateway, in addition to the address
 	// from which its frontal connects to the broker. An address elsewhere is not accepted as the
 	// site's.

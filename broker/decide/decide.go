@@ -82,10 +82,17 @@ func (p pair) judgeOne(t overlay.Technique) verdict {
 			return v
 		}
 	}
-	if judge := judges[t]; judge != nil {
-		return judge(p)
+	judge := judges[t]
+	if judge == nil {
+		return reject("not known to this broker")
 	}
-	return reject("not known to this broker")
+	v := judge(p)
+	if v.take {
+		if why := p.hiddenAddress(t); why != "" {
+			return reject("%s", why)
+		}
+	}
+	return v
 }
 
 // judges decides for each technique whether a pair of sites can use it, from their profiles alone.
@@ -186,6 +193,10 @@ func dial(from, to overlay.SiteProfile) verdict {
 		}
 		return reject("%s lets no connection in", to.Site)
 	}
+	lowPorts := !to.HighPortsOnly || to.GatewayOnly // what a gateway listens on is set, and bound
+	if !lowPorts && to.Inbound == overlay.InboundPorts && to.Ports.Last <= relayPort {
+		return reject("%s opens ports %v, and its helpers may bind none of them (they have no CAP_NET_BIND_SERVICE)", to.Site, to.Ports)
+	}
 	if from.Egress == overlay.EgressAny {
 		return take("%s", inboundText(to))
 	}
@@ -195,6 +206,8 @@ func dial(from, to overlay.SiteProfile) verdict {
 		return reject("%s, and a %s of %s takes none; proxies do", limit, listener(to), to.Site)
 	case from.Egress != overlay.Egress443 && from.Egress != overlay.EgressHTTPProxy:
 		return reject("%s", limit)
+	case to.Inbound == overlay.InboundPorts && to.Ports.Contains(relayPort) && !lowPorts:
+		return reject("%s, and the helpers of %s may not bind that port (they have no CAP_NET_BIND_SERVICE)", limit, to.Site)
 	case to.Inbound == overlay.InboundPorts && to.Ports.Contains(relayPort):
 		return take("%s, and %s", limit, inboundText(to))
 	case to.Inbound == overlay.InboundPorts:

@@ -68,9 +68,10 @@ func (p pair) simultaneousOpen() verdict {
 	})
 }
 
-// stateless reports whether the site refuses bare SYNs by their flags alone.
+// stateless reports whether the site refuses bare SYNs by their flags alone. A range that it opens does not
+// help: the port from which a node dials may lie outside, and the two ends take the site for closed, too (package simopen).
 func stateless(s overlay.SiteProfile) bool {
-	return s.Filter == overlay.FilterStateless && s.Inbound == overlay.InboundNone
+	return s.Filter == overlay.FilterStateless && s.Inbound != overlay.InboundOpen
 }
 
 // traversing needs raw sockets at both ends, a SYN that leaves the asker's site and no reset that
@@ -82,6 +83,10 @@ func (p pair) traversing() verdict {
 	}
 	return take("%s, so that a carried SYN gets through (%v)", why, level)
 }
+
+// minPunchedMTU is the smallest MTU with which QUIC works: its datagrams have 1200 bytes at least (RFC 9000, section 14),
+// behind the headers of IPv4 and UDP.
+const minPunchedMTU = 1200 + 20 + 8
 
 // minUDPRate is the lowest UDP rate, in bit/s, at which hole punching is eligible: below it a relay
 // is faster.
@@ -98,6 +103,8 @@ func (p pair) holePunching() verdict {
 			return rejectPointer("%s lets no UDP through", self.Site)
 		case self.UDPRate > 0 && self.UDPRate < minUDPRate:
 			return rejectPointer("%s lets datagrams through at %.3g Mb/s only, and a relay is faster", self.Site, float64(self.UDPRate)/1e6)
+		case self.MTU > 0 && self.MTU < minPunchedMTU:
+			return rejectPointer("packets of %d bytes are the largest that pass at %s, and QUIC needs %d", self.MTU, self.Site, minPunchedMTU)
 		case symmetric(self.DatagramNAT()) && !takesAll:
 			return rejectPointer("%s's NAT takes another UDP port for every destination, and %s takes no datagram from a port it did not write to", self.Site, peer.Site)
 		}

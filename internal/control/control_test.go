@@ -525,11 +525,12 @@ func TestConversionsAreChecked(t *testing.T) {
 		NATUDP:  overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent, KeepsPort: true},
 		UDPRate: 1_000_000, MTU: 1400, IdleTCP: 300, IdleUDP: 30, IPv6: true, IPv6Only: true,
 		IPv6Rules: overlay.IPv6Rules{Measured: true, Inbound: overlay.InboundOpen, Filter: overlay.FilterStateless, Refusal: overlay.RefuseReset, Egress: overlay.EgressNone, UDP: true},
+		SeenAt:    netip.MustParseAddr("10.1.0.5"), Private: []netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")}, PrivateGiven: true,
 		Forbidden: []overlay.Technique{overlay.Direct}}
 	if back, err := control.ProfileFromPB("sitea", control.ProfileToPB(profile)); err != nil || fmt.Sprint(back) != fmt.Sprint(profile) {
 		t.Errorf("%+v became %+v, %v", profile, back, err)
 	}
-	for _, bad := range []*controlpb.Profile{{Inbound: 9}, {Inbound: 1}, {FirstPort: 70000}, {Egress: 6}, {Mtu: 1 << 16}, {Ipv6Rules: &controlpb.Rules{Inbound: 1}}, {Ipv6Rules: &controlpb.Rules{Filter: 4}}} {
+	for _, bad := range []*controlpb.Profile{{Inbound: 9}, {Inbound: 1}, {FirstPort: 70000}, {Egress: 6}, {Mtu: 1 << 16}, {Ipv6Rules: &controlpb.Rules{Inbound: 1}}, {Ipv6Rules: &controlpb.Rules{Filter: 4}}, {SeenAt: "10.1"}, {Private: []string{"10.0.0.0"}}, {Private: make([]string, overlay.MaxNetworks+1)}} {
 		if _, err := control.ProfileFromPB("sitea", bad); err == nil {
 			t.Errorf("%v: accepted", bad)
 		}

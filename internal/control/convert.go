@@ -252,7 +252,10 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 		NatUdpMapping: uint32(p.NATUDP.Mapping), NatUdpFiltering: uint32(p.NATUDP.Filtering), NatUdpKeepsPort: p.NATUDP.KeepsPort,
 		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, HighPortsOnly: p.HighPortsOnly,
 		UdpRate: p.UDPRate, Mtu: uint32(p.MTU), IdleTcp: p.IdleTCP, IdleUdp: p.IdleUDP, Ipv6: p.IPv6, Ipv6Only: p.IPv6Only,
-		Sessions: p.Sessions,
+		Sessions: p.Sessions, Private: NetworksToPB(p.Private), PrivateGiven: p.PrivateGiven,
+	}
+	if p.SeenAt.IsValid() {
+		m.SeenAt = p.SeenAt.String()
 	}
 	if r := p.IPv6Rules; r.Measured {
 		m.Ipv6Rules = &controlpb.Rules{Inbound: uint32(r.Inbound), Filter: uint32(r.Filter), Refusal: uint32(r.Refusal), Egress: uint32(r.Egress), Udp: r.UDP}
@@ -292,6 +295,7 @@ func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfi
 	p := overlay.SiteProfile{
 		Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged(), HighPortsOnly: m.GetHighPortsOnly(),
 		UDPRate: m.GetUdpRate(), IdleTCP: m.GetIdleTcp(), IdleUDP: m.GetIdleUdp(), IPv6: m.GetIpv6(), IPv6Only: m.GetIpv6Only(), Sessions: m.GetSessions(),
+		PrivateGiven: m.GetPrivateGiven(),
 	}
 	if m.GetMtu() > 65535 {
 		return p, fmt.Errorf("profile of %s: an MTU of %d bytes", site, m.GetMtu())
@@ -329,6 +333,14 @@ func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfi
 	var err error
 	if p.Networks, err = NetworksFromPB(m.GetNetworks()); err != nil {
 		return p, fmt.Errorf("profile of %s: %w", site, err)
+	}
+	if p.Private, err = NetworksFromPB(m.GetPrivate()); err != nil {
+		return p, fmt.Errorf("profile of %s: private: %w", site, err)
+	}
+	if m.GetSeenAt() != "" {
+		if p.SeenAt, err = netip.ParseAddr(m.GetSeenAt()); err != nil {
+			return p, fmt.Errorf("profile of %s: %w", site, err)
+		}
 	}
 	for _, v := range m.GetForbidden() {
 		if t, ok := techniqueFromPB(v); ok {

@@ -2805,6 +2805,9 @@ type Profile struct {
 	Ipv6Rules       *Rules                 `protobuf:"bytes,24,opt,name=ipv6_rules,json=ipv6Rules,proto3" json:"ipv6_rules,omitempty"`                // what the firewall does to IPv6, of a site with IPv4; absent: not known
 	HighPortsOnly   bool                   `protobuf:"varint,25,opt,name=high_ports_only,json=highPortsOnly,proto3" json:"high_ports_only,omitempty"` // the daemons that open links may not bind port 443
 	Sessions        uint32                 `protobuf:"varint,26,opt,name=sessions,proto3" json:"sessions,omitempty"`                                  // the NAT lets no new connections through beyond about so many of a node; 0: not seen lately
+	SeenAt          string                 `protobuf:"bytes,27,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`                         // private IPv4 address at which reflectors see the nodes; empty: none, or not measured
+	Private         []string               `protobuf:"bytes,28,rep,name=private,proto3" json:"private,omitempty"`                                     // address/bits, at most 64: private networks in which the site looks for processes of others
+	PrivateGiven    bool                   `protobuf:"varint,29,opt,name=private_given,json=privateGiven,proto3" json:"private_given,omitempty"`      // private is in effect; without it that is not known
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3019,6 +3022,27 @@ func (x *Profile) GetSessions() uint32 {
 		return x.Sessions
 	}
 	return 0
+}
+
+func (x *Profile) GetSeenAt() string {
+	if x != nil {
+		return x.SeenAt
+	}
+	return ""
+}
+
+func (x *Profile) GetPrivate() []string {
+	if x != nil {
+		return x.Private
+	}
+	return nil
+}
+
+func (x *Profile) GetPrivateGiven() bool {
+	if x != nil {
+		return x.PrivateGiven
+	}
+	return false
 }
 
 // Rules is what a firewall does to one version of IP, as the fields of Profile.
@@ -3721,6 +3745,7 @@ type EnterResponse struct {
 	Epoch           uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`                               // as JoinResponse.epoch, of the frontal
 	Encryption      *Encryption            `protobuf:"bytes,5,opt,name=encryption,proto3" json:"encryption,omitempty"`
 	GatewayNetworks []string               `protobuf:"bytes,6,rep,name=gateway_networks,json=gatewayNetworks,proto3" json:"gateway_networks,omitempty"` // those that the gateway's host is in, in CIDR notation, 64 at most: no process of another site is dialled there
+	Nodes           uint32                 `protobuf:"varint,7,opt,name=nodes,proto3" json:"nodes,omitempty"`                                           // how many nodes of the site have entered, which share what room a NAT before it has; 0: not said
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3795,6 +3820,13 @@ func (x *EnterResponse) GetGatewayNetworks() []string {
 		return x.GatewayNetworks
 	}
 	return nil
+}
+
+func (x *EnterResponse) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
 }
 
 // What a site wants encrypted; without it: carriers to all other sites.
@@ -5616,7 +5648,7 @@ const file_control_proto_rawDesc = "" +
 	"\x05proxy\x18\t \x01(\tR\x05proxy\x12\x12\n" +
 	"\x04node\x18\n" +
 	" \x01(\tR\x04node\"\x10\n" +
-	"\x0eReportResponse\"\xb7\x06\n" +
+	"\x0eReportResponse\"\x8f\a\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
 	"\n" +
@@ -5649,7 +5681,10 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"ipv6_rules\x18\x18 \x01(\v2\x19.isthmus.control.v1.RulesR\tipv6Rules\x12&\n" +
 	"\x0fhigh_ports_only\x18\x19 \x01(\bR\rhighPortsOnly\x12\x1a\n" +
-	"\bsessions\x18\x1a \x01(\rR\bsessions\"}\n" +
+	"\bsessions\x18\x1a \x01(\rR\bsessions\x12\x17\n" +
+	"\aseen_at\x18\x1b \x01(\tR\x06seenAt\x12\x18\n" +
+	"\aprivate\x18\x1c \x03(\tR\aprivate\x12#\n" +
+	"\rprivate_given\x18\x1d \x01(\bR\fprivateGiven\"}\n" +
 	"\x05Rules\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x16\n" +
 	"\x06filter\x18\x02 \x01(\rR\x06filter\x12\x18\n" +
@@ -5704,7 +5739,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06others\x18\x01 \x01(\rR\x06others\"_\n" +
 	"\fEnterRequest\x12\x1a\n" +
 	"\bsoftware\x18\x01 \x01(\tR\bsoftware\x123\n" +
-	"\x05offer\x18\x02 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\"\xfe\x01\n" +
+	"\x05offer\x18\x02 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\"\x94\x02\n" +
 	"\rEnterResponse\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12!\n" +
@@ -5713,7 +5748,8 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"encryption\x18\x05 \x01(\v2\x1e.isthmus.control.v1.EncryptionR\n" +
 	"encryption\x12)\n" +
-	"\x10gateway_networks\x18\x06 \x03(\tR\x0fgatewayNetworks\"i\n" +
+	"\x10gateway_networks\x18\x06 \x03(\tR\x0fgatewayNetworks\x12\x14\n" +
+	"\x05nodes\x18\a \x01(\rR\x05nodes\"i\n" +
 	"\n" +
 	"Encryption\x12\x1f\n" +
 	"\vother_sites\x18\x01 \x01(\bR\n" +

@@ -40,13 +40,14 @@ const (
 
 	Privileged    = "privileged"
 	HighPortsOnly = "high_ports_only"
+	SeenAt        = "seen_at" // a private address, or none
 )
 
 // Fields returns the fields in the order of findings.
 func Fields() []string {
 	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort,
 		NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort, Egress, UDP,
-		UDPRate, MTU, Stripped, IdleTCP, IdleUDP, IPv6, IPv6Only, IPv6Inbound, IPv6Filter, IPv6Refusal, IPv6Egress, IPv6UDP, Privileged, HighPortsOnly}
+		UDPRate, MTU, Stripped, IdleTCP, IdleUDP, IPv6, IPv6Only, IPv6Inbound, IPv6Filter, IPv6Refusal, IPv6Egress, IPv6UDP, Privileged, HighPortsOnly, SeenAt}
 }
 
 // Finding is one field of a measured profile.
@@ -129,6 +130,11 @@ func Infer(o Observations) Result {
 	o.noteIPv6Rules(p, note)
 	note(Privileged, take(&p.Privileged, o.privileged()), o.privileged().how)
 	note(HighPortsOnly, take(&p.HighPortsOnly, o.highPortsOnly()), o.highPortsOnly().how)
+	at := o.seenAt()
+	if note(SeenAt, nil, at.how); at.ok {
+		p.SeenAt = at.value
+		r.Findings[len(r.Findings)-1].Value = Value(*p, SeenAt)
+	}
 	return r
 }
 

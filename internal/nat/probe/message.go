@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -144,6 +145,11 @@ func Value(p overlay.SiteProfile, field string) string {
 		return strconv.FormatBool(p.Privileged)
 	case HighPortsOnly:
 		return strconv.FormatBool(p.HighPortsOnly)
+	case SeenAt:
+		if p.SeenAt.IsValid() {
+			return p.SeenAt.String()
+		}
+		return none
 	}
 	return ""
 }
@@ -250,6 +256,8 @@ func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 		p.Privileged = f.Value == "true"
 	case HighPortsOnly:
 		p.HighPortsOnly = f.Value == "true"
+	case SeenAt:
+		p.SeenAt, _ = netip.ParseAddr(f.Value) // none: not valid
 	}
 }
 

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -88,11 +89,18 @@ func (m Measured) Steady(before, last Measured, works Working) (steady Measured,
 		case isWorse(now.Field, now.Value, was.Value) && !isWorse(now.Field, latest.Value, was.Value):
 			doubtful = true
 			keep(was, now, "not taken to be %s before a second measurement agrees: %s", now.Value, now.How)
-		case now.Field == UDPRate && isSameRate(was.Value, now.Value):
+		case now.Field == UDPRate && isSameRate(was.Value, now.Value), now.Field == SeenAt && areNeighbours(was.Value, now.Value):
 			keep(was, now, "%s", now.How)
 		}
 	}
 	return steady, doubtful
+}
+
+// areNeighbours reports whether two addresses are of one subnet, as those of the nodes that measure in turn.
+func areNeighbours(a, b string) bool {
+	was, errA := netip.ParseAddr(a)
+	now, errB := netip.ParseAddr(b)
+	return errA == nil && errB == nil && was.Is4() && netip.PrefixFrom(was, 24).Masked().Contains(now)
 }
 
 // isSameRate reports whether two measured rates differ no more than measurements do.

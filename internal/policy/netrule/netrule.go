@@ -44,6 +44,9 @@ var private = []netip.Prefix{
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fec0::/10"),
 }
 
+// IsPrivate reports whether an address means another host in each site.
+func IsPrivate(ip netip.Addr) bool { return index(private, ip.Unmap().WithZone("")) >= 0 }
+
 // With returns the rule with further networks of the site.
 func (r Rule) With(own []netip.Prefix) Rule {
 	r.Own = slices.Concat(r.Own, own)

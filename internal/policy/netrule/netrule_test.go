@@ -23,6 +23,17 @@ func within(p netip.Prefix, ip netip.Addr) bool {
 	return true
 }
 
+func TestIsPrivate(t *testing.T) {
+	for ip, want := range map[string]bool{
+		"10.1.0.5": true, "::ffff:10.1.0.5": true, "172.31.0.1": true, "172.32.0.1": false, "192.168.0.1": true, "100.64.0.1": true, "192.0.2.1": false,
+		"fd00::1": true, "2001:db8::1": false, "127.0.0.1": false,
+	} {
+		if got := IsPrivate(netip.MustParseAddr(ip)); got != want {
+			t.Errorf("%s: %v", ip, got)
+		}
+	}
+}
+
 func TestRule(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	networks := append([]netip.Prefix{
