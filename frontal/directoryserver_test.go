@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 	"sync"
@@ -621,8 +622,19 @@ func TestEnter(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	e, err := h.nodes.Enter(h.ctx(), &controlpb.EnterRequest{Software: "test"})
-	if err != nil || e.Site != "sitea" || !e.Profile.GatewayOnly || e.DataAddress != r.f.gateway.DataAddr.String() || e.Epoch != r.f.epoch || e.Epoch == 0 {
+	if err != nil || e.Site != "sitea" || !e.Profile.GatewayOnly || e.DataAddress != r.f.gateway.DataAddr.String() || e.Epoch != r.f.epoch || e.Epoch == 0 || e.Nodes != 1 {
 		t.Errorf("%v, %v", e, err)
+	}
+	if e, err := r.helper("a2").nodes.Enter(h.ctx(), &controlpb.EnterRequest{}); err != nil || e.Nodes != 2 {
+		t.Errorf("the second helper: %v, %v", e, err)
+	}
+}
+
+// The broker learns in which private networks the site looks for others.
+func TestPrivateIsDeclared(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Private = []netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")} })
+	if p := r.f.joinRequest().Profile; !p.PrivateGiven || len(p.Private) != 1 || p.Private[0] != "10.64.0.0/10" {
+		t.Errorf("%v, %v", p.PrivateGiven, p.Private)
 	}
 }
 

@@ -28,7 +28,7 @@ func (n *nodesServer) Enter(ctx context.Context, req *controlpb.EnterRequest) (*
 	return &controlpb.EnterResponse{
 		Profile: control.ProfileToPB(n.f.profile()), Site: string(n.f.site),
 		DataAddress: addrText(n.f.gateway.DataAddr), Epoch: n.f.epoch, Encryption: control.EncryptionToPB(n.f.config().Encryption.policy()),
-		GatewayNetworks: control.NetworksToPB(n.f.config().networks()),
+		GatewayNetworks: control.NetworksToPB(n.f.config().networks()), Nodes: uint32(len(n.f.registry.Sessions())),
 	}, nil
 }
 

@@ -21,7 +21,7 @@ import (
 // Bounds of a dial that does not know yet which form gets through.
 const (
 	stagger   = 300 * time.Millisecond // before the next form is tried in parallel to those that have not answered
-	tryBound  = 5 * time.Second        // for one form
+	tryBound  = 10 * time.Second       // for one form, which takes up to five round trips
 	memory    = 5 * time.Minute        // how long a form that got through is used without a test
 	maxCached = 4096                   // maximum number of remembered addresses
 )
@@ -83,6 +83,7 @@ type Dialer struct {
 	cache  map[place]cachedForm
 	asked  map[place]*race // under way
 	shares map[place]*share
+	begins int // as flows.share has it: first
 	closed bool
 }
 
@@ -105,8 +106,15 @@ type race struct {
 func NewDialer(config func() *tls.Config) *Dialer {
 	return &Dialer{
 		tls: config, unansweredAfter: unansweredAfter,
-		cache: make(map[place]cachedForm), asked: make(map[place]*race), shares: make(map[place]*share),
+		cache: make(map[place]cachedForm), asked: make(map[place]*race), shares: make(map[place]*share), begins: ownFirst,
 	}
+}
+
+// SetNodes sets how many nodes of the site dial proxies through one NAT, each with a Dialer; it begins with few.
+func (d *Dialer) SetNodes(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.begins = firstOf(n)
 }
 
 // Dial opens a connection to the proxy at addr, in the form that got through last. If none is known

@@ -9,6 +9,10 @@ const (
 	// NAT is full.
 	ownFirst = 4
 
+	// siteFirst is the same of all nodes of a site, which share the NAT's room: a node has its part, and one at
+	// least.
+	siteFirst = 16
+
 	fullAfter  = 3                // dials in a row that were not answered, while the shared connection was
 	fullMemory = 10 * time.Minute // how long the NAT counts as full since then
 
@@ -23,7 +27,7 @@ const (
 // to a host are not answered, while an old one to the same port of the same host is. It has no
 // clock.
 //
-//	the first ownFirst relays                         have connections of their own
+//	the first relays, at most ownFirst                have connections of their own
 //	the next, if there is no shared connection        makes it
 //	further ones                                      have their own; one that is not answered shares,
 //	                                                  if the shared connection is alive
@@ -36,13 +40,16 @@ type flows struct {
 	until      time.Time // until when the NAT counts as full
 }
 
+// firstOf returns how many relays of a node of a site of so many begin with connections of their own.
+func firstOf(nodes int) int { return min(max(siteFirst/max(nodes, 1), 1), ownFirst) }
+
 // share reports whether a relay that begins has to share a connection, which exists, or is being made,
-// if there is true.
-func (f *flows) share(there bool, now time.Time) bool {
+// if there is true. first is how many begin with their own.
+func (f *flows) share(there bool, first int, now time.Time) bool {
 	if now.Sub(f.last) > fullMemory && !f.full(now) {
 		f.begun, f.own = 0, 0 // the NAT has forgotten those that ended
 	}
-	if f.full(now) || !there && f.begun >= ownFirst {
+	if f.full(now) || !there && f.begun >= first {
 		return true
 	}
 	f.begun, f.last = f.begun+1, now

@@ -12,7 +12,7 @@ func TestFlows(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	expect := func(when string, alive, share, full bool) {
 		t.Helper()
-		if f.share(alive, now) != share || f.full(now) != full {
+		if f.share(alive, ownFirst, now) != share || f.full(now) != full {
 			t.Errorf("%s: shares %v, full %v", when, !share, !full)
 		}
 	}
@@ -39,4 +39,23 @@ func TestFlows(t *testing.T) {
 		expect("later, without a shared connection", false, false, false)
 	}
 	expect("later, after the first", false, true, false)
+}
+
+// Nodes behind one NAT have their parts of its room, which none of them has to itself.
+func TestFirstOf(t *testing.T) {
+	for nodes, want := range map[int]int{0: ownFirst, 1: ownFirst, 4: ownFirst, 5: 3, 8: 2, 16: 1, 1000: 1} {
+		if got := firstOf(nodes); got != want {
+			t.Errorf("%d nodes: %d relays have their own connections at first, want %d", nodes, got, want)
+		}
+	}
+	d := NewDialer(nil)
+	d.SetNodes(8)
+	for range 2 {
+		if _, must := d.shareOf(place{addr: "proxy"}); must {
+			t.Error("one of the first of a node of eight shares")
+		}
+	}
+	if _, must := d.shareOf(place{addr: "proxy"}); !must {
+		t.Error("the third of a node of eight does not share")
+	}
 }

@@ -118,7 +118,7 @@ func (d *Dialer) shareOf(at place) (sh *share, must bool) {
 	}
 	now := time.Now()
 	there := sh.alive() != nil || sh.making
-	must = sh.flows.share(there, now) && now.After(sh.unshared)
+	must = sh.flows.share(there, d.begins, now) && now.After(sh.unshared)
 	sh.making = sh.making || must && sh.alive() == nil
 	return sh, must
 }
