@@ -198,12 +198,6 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	return serveAll(ctx, h, g, ln, mode, func() { ready(append([]string{"socket=" + cfg.Socket}, facts...)...) })
 }
 
-// rule returns the rule for addresses that others name. The sites of a grid on one host are all on its own
-// networks.
-func (c Config) rule() netrule.Rule {
-	r := netrule.Rule{Deny: c.Deny, Private: c.Private}
-	if !c.AllowLoopback {
-		r.Own = netrule.Networks(multihome.Prefixes())
-	}
-	return r
-}
+// rule returns the rule for addresses that others name; the networks that this host is in change, and a session with the
+// frontal knows them.
+func (c Config) rule() netrule.Rule { return netrule.Rule{Deny: c.Deny, Private: c.Private} }

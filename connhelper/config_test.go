@@ -146,19 +146,19 @@ func TestHostAddresses(t *testing.T) {
 	if all := multihome.Prefixes(); !slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Addr().IsLoopback() }) {
 		t.Skipf("no loopback address among %v", all)
 	}
-	own := netrule.Networks(multihome.Prefixes())
-	if got := (Config{}).rule().Own; !slices.Equal(got, own) {
-		t.Errorf("its own networks are %v, want %v", got, own)
+	want := append([]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, netrule.Networks(multihome.Prefixes())...)
+	if got, err := (Options{}).networks([]string{"198.51.100.0/24"}); err != nil || !slices.Equal(got, want) {
+		t.Errorf("its own networks and the gateway's are %v, %v, want %v", got, err, want)
 	}
-	if got := (Config{AllowLoopback: true}).rule().Own; got != nil {
-		t.Errorf("a grid on one host has own networks %v", got)
+	if got, err := (Options{AllowLoopback: true}).networks([]string{"198.51.100.0/24"}); err != nil || got != nil {
+		t.Errorf("a grid on one host has own networks %v, %v", got, err)
 	}
 }
 
 // A process of another site is not dialled on the networks of the gateway, which the frontal names; a proxy may be there.
 func TestNetworksOfTheGateway(t *testing.T) {
-	d := &outbound{rule: netrule.Rule{Own: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}
-	f := &frontal{networks: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}
+	d := &outbound{}
+	f := &frontal{networks: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("192.0.2.0/24")}}
 	for _, tc := range []struct {
 		addr    string
 		foreign bool

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,8 @@ type fakeFrontal struct {
 	reserves  int        // requested reserves
 	full      []uint32   // connections with which the NAT was full
 	audit     *audit.Log // of later helpers
+
+	hasAddress func(netip.Addr) bool // of later helpers' hosts; nil: the system's
 }
 
 func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...overlay.Technique) *fakeFrontal {
@@ -315,6 +318,9 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 		f.t.Fatal(err)
 	}
 	f.last = h
+	if f.hasAddress != nil {
+		h.traversals.hasAddress = f.hasAddress
+	}
 	dir, err := os.MkdirTemp("", "h") // short: the length of a socket's path is limited
 	if err != nil {
 		f.t.Fatal(err)

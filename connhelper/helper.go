@@ -18,6 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
@@ -129,7 +130,7 @@ func New(opts Options) (*Helper, error) {
 		delivery: &delivery{common: c, crypt: newEncryption(opts.Log, id.Site)},
 		traversals: &traversals{
 			common: c, address: opts.Address, oneHost: opts.AllowLoopback,
-			reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
+			reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(), hasAddress: carrier.HasAddress,
 		},
 		reserves: &reserves{common: c, requesting: make(chan struct{}, maxReserving)},
 	}
@@ -215,13 +216,12 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, four, six 
 		return fmt.Errorf("%w: %v says it serves %s, this node is %v", overlay.ErrForbidden, s.Peer(), profile.Site, h.node)
 	}
 	carrier.LimitMTU(profile.MTU)
+	h.outbound.proxies.SetNodes(int(r.Nodes))
 	h.site.Store(&profile)
 	h.delivery.crypt.set(control.EncryptionFromPB(r.Encryption))
 	f := &frontal{session: s, profile: profile, data: r.DataAddress}
-	if !h.opts.AllowLoopback { // else the gateway is on this host, and all sites
-		if f.networks, err = control.NetworksFromPB(r.GatewayNetworks); err != nil {
-			return fmt.Errorf("networks of the gateway: %w", err)
-		}
+	if f.networks, err = h.opts.networks(r.GatewayNetworks); err != nil {
+		return err
 	}
 	ip := h.traversals.ownAddress(s)
 	f.local, err = data.listen(ip, profile)
@@ -254,8 +254,25 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data, four, six 
 			p.reject(err)
 		}
 	}
+	if change := h.traversals.awaitMove(ctx, s.LocalAddr().Addr(), ip, over4.Addr(), f.public6.Addr()); change != "" {
+		h.log.Info("entering again, since the addresses of this node have changed", "change", change)
+		s.Close()
+	}
 	<-ctx.Done()
 	return nil
+}
+
+// networks returns those in which no process of another site is looked for, which the gateway or this host is in; none for
+// a grid on one host, on whose networks all sites are.
+func (o Options) networks(ofGateway []string) ([]netip.Prefix, error) {
+	if o.AllowLoopback {
+		return nil, nil
+	}
+	all, err := control.NetworksFromPB(ofGateway)
+	if err != nil {
+		return nil, fmt.Errorf("networks of the gateway: %w", err)
+	}
+	return append(all, netrule.Networks(multihome.Prefixes())...), nil
 }
 
 // publicAddress returns where other sites dial this node's listener; invalid when they cannot. The

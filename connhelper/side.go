@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -21,15 +22,45 @@ type traversals struct {
 	reflectors *coordinate.ReflectorCache
 	portPool   *coordinate.PortPool
 	engine     *traverse.Engine // nil without CAP_NET_RAW; set before anything runs
+
+	hasAddress func(netip.Addr) bool // carrier.HasAddress, except in tests
 }
 
 // ownAddress returns the address of this node for other nodes.
 func (v *traversals) ownAddress(s *control.Session) netip.Addr {
-	ip, doubt := ownAddress(v.address, s.LocalAddr().Addr(), v.oneHost, carrier.HasAddress, multihome.Outward)
+	ip, doubt := ownAddress(v.address, s.LocalAddr().Addr(), v.oneHost, v.hasAddress, multihome.Outward)
 	if doubt != "" {
 		v.log.Warn("other nodes may not reach this one: "+doubt+"; set the key address", "address", ip.String())
 	}
 	return ip
+}
+
+// moveEvery is the time between two looks whether this node still has the addresses at which it is reached.
+const moveEvery = time.Second
+
+// awaitMove waits until ctx ends, and returns "" then, or until this node has lost one of the addresses that it
+// gave others, of which the first is its own, or is to give another; then it returns what has changed. The session lives
+// on where the frontal is on this host, or is reached by another network.
+func (v *traversals) awaitMove(ctx context.Context, facing netip.Addr, given ...netip.Addr) (change string) {
+	own := given[0]
+	given = slices.DeleteFunc(given, func(ip netip.Addr) bool { return !ip.IsValid() || !v.hasAddress(ip) })
+	look := time.NewTicker(moveEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-look.C:
+		}
+		for _, ip := range given {
+			if !v.hasAddress(ip) {
+				return fmt.Sprintf("this host does not have %v any more", ip)
+			}
+		}
+		if now, _ := ownAddress(v.address, facing, v.oneHost, v.hasAddress, multihome.Outward); now != own {
+			return fmt.Sprintf("this host is to be reached at %v now, and not at %v", now, own)
+		}
+	}
 }
 
 // ownAddress returns the address in the settings, if this host has it, or else the one from which the

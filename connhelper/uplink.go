@@ -24,7 +24,7 @@ type frontal struct {
 	public  netip.AddrPort
 	public6 netip.AddrPort
 
-	networks []netip.Prefix // that the gateway is in
+	networks []netip.Prefix // that the gateway and this node are in
 }
 
 func (f *frontal) directory() controlpb.DirectoryClient {
