@@ -25,7 +25,7 @@ const (
 	callBackBurst   = 64              // of one site, at once
 	callBackEvery   = 5 * time.Second // of one site, beyond the burst
 	callBacksAtOnce = 256             // of all sites
-	callBackMax     = 5 * time.Second // for a proxy to carry out one
+	callBackMax     = 7 * time.Second // for a proxy to carry out one, which may be far away
 	seenMax         = 1 << 16         // addresses eligible for a call-back
 	seenLife        = 10 * time.Minute
 )

@@ -15,7 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// ticketTime is how long a proxy is relied on to wait for a ticket; it waits 5 s.
+// ticketTime is how long a proxy is relied on to wait for a ticket, which takes time to arrive; it waits 10 s, and an older
+// one 5 s. After that it is dialled anew.
 const ticketTime = 4 * time.Second
 
 // A proxy may be silent, or swallow what it is sent, whatever it says of itself. So one that has not answered relayDoubt

@@ -25,7 +25,7 @@ type Config struct {
 	Broker        []string         `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Host and port of the broker, or a list where there are several. The proxy keeps one connection to each, and keeps serving while they are unreachable."`
 	TLS           TLS              `yaml:"tls" help:"Certificate, key and CA of this proxy. Used only with the broker: the proxy neither reads nor protects what it relays."`
 
-	TicketTimeout time.Duration `yaml:"ticket_timeout" default:"5s" min:"100ms" max:"1m" help:"Time within which a new connection must present its ticket."`
+	TicketTimeout time.Duration `yaml:"ticket_timeout" default:"10s" min:"100ms" max:"1m" help:"Time within which a new connection must present its ticket."`
 	PairTimeout   time.Duration `yaml:"pair_timeout" default:"10s" min:"100ms" max:"5m" help:"Time the first end of a link waits for the second."`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"0s" min:"0s" help:"Idle time after which a link is cut; 0s is never. A job sends nothing during a long computation: set it only if links must not outlive an outage."`
 

@@ -55,7 +55,7 @@ type Limits struct {
 
 // Defaults of Settings.
 const (
-	DefaultTicketTime  = 5 * time.Second
+	DefaultTicketTime  = 10 * time.Second // two handshakes, and the wait for the target, on a long path
 	DefaultPairTimeout = 10 * time.Second
 )
 

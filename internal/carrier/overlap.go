@@ -24,10 +24,12 @@ const (
 	// section 5's minimum, because each attempt costs the network a SYN.
 	urgentDelay = 50 * time.Millisecond
 
-	// attemptTime ends an attempt where there are others: a SYN, a retransmission after a second,
-	// and their answer. A socket keeps the source address and the route with which it began, so
-	// waiting longer for a changed path would be useless.
+	// attemptTime ends an attempt of the first round where there are others: a SYN, a retransmission after
+	// a second, and their answer. A socket keeps the source address and the route with which it began, so
+	// waiting longer for a changed path would be useless. It doubles from round to round, since the path may be longer.
 	attemptTime = 3 * time.Second
+
+	maxDoublings = 3 // of attemptTime
 
 	// maxAttempts bounds the attempts that overlap.
 	maxAttempts = 8
@@ -78,8 +80,8 @@ type dialling[C io.Closer] = func(ctx context.Context, a attempt, reached func()
 // has failed or has stayed without an answer for a while. If all stayed without an answer they begin
 // again, until ctx ends or the given time.
 func overlap[C io.Closer](ctx context.Context, until time.Time, round func() func() (attempt, bool), dial dialling[C]) (connected[C], error) {
-	for {
-		conn, err := once(ctx, round(), dial)
+	for n := 0; ; n++ {
+		conn, err := once(ctx, attemptTime<<min(n, maxDoublings), round(), dial)
 		_, isReached := errors.AsType[*finishError](err)
 		if err == nil || ctx.Err() != nil || isReached || !isTimeout(err) || !time.Now().Before(until) {
 			return conn, err
@@ -190,10 +192,10 @@ func interleaved(all []netip.AddrPort) []netip.AddrPort {
 // alone with what is to be done there: a handshake takes some round trips.
 func finishTime(took time.Duration) time.Duration { return 4*took + time.Second }
 
-// once makes each attempt once. Its error is that of the attempt that got farthest. A single attempt may take until ctx ends:
+// once makes each attempt once, for at most the given time where there are others. Its error is that of the attempt that got farthest. A single attempt may take until ctx ends:
 // the kernel retransmits its SYN at growing intervals, whereas new attempts would not slow down, which
 // makes it worse at a firewall that counts SYNs.
-func once[C io.Closer](ctx context.Context, next func() (attempt, bool), dial dialling[C]) (connected[C], error) {
+func once[C io.Closer](ctx context.Context, most time.Duration, next func() (attempt, bool), dial dialling[C]) (connected[C], error) {
 	var alone, answered atomic.Bool
 	begun := 0
 	conn, errs := race(ctx, delay(ctx), func() (attempt, bool) {
@@ -210,7 +212,7 @@ func once[C io.Closer](ctx context.Context, next func() (attempt, bool), dial di
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var over atomic.Bool
-		start, bound := time.Now(), time.AfterFunc(attemptTime, func() {
+		start, bound := time.Now(), time.AfterFunc(most, func() {
 			if !alone.Load() {
 				over.Store(true)
 				cancel()

@@ -214,6 +214,7 @@ func TestHandshakesOverlap(t *testing.T) {
 		{"the first is another's", []string{six, one}, peers{six: {rtt: 20 * ms, finish: 20 * ms, fail: ends}, one: {rtt: 20 * ms, finish: 40 * ms}}, one, 100 * ms, nil},
 		{"the first is slow, and the second dead", []string{six, one}, peers{six: {rtt: 600 * ms, finish: 1200 * ms}}, six, 1800 * ms, nil},
 		{"the first is slow, and the second no faster", []string{six, one}, peers{six: {rtt: 600 * ms, finish: 1200 * ms}, one: {rtt: 600 * ms, finish: 1200 * ms}}, six, 1800 * ms, nil},
+		{"both take longer than an attempt", []string{six, one}, peers{six: {rtt: 5000 * ms, finish: 1000 * ms}, one: {rtt: 5000 * ms, finish: 1000 * ms}}, six, 9250 * ms, nil},
 		{"refused, and another's", []string{six, one}, peers{six: {rtt: 20 * ms, refuse: syscall.ECONNREFUSED}, one: {rtt: 20 * ms, finish: 40 * ms, fail: ends}}, "", 80 * ms, ends},
 		{"another's, and refused", []string{six, one}, peers{six: {rtt: 20 * ms, finish: 40 * ms, fail: ends}, one: {rtt: 20 * ms, refuse: syscall.ECONNREFUSED}}, "", 80 * ms, ends},
 		{"all accept and stay silent", []string{six, one}, peers{six: {rtt: 20 * ms}, one: {rtt: 20 * ms}}, "", 20 * time.Second, context.DeadlineExceeded},

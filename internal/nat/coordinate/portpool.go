@@ -158,8 +158,8 @@ func (s *PortPool) refill(ctx context.Context, side *Side) {
 	s.spare = r
 }
 
-// prepareTime bounds a preparation for the next traversal.
-const prepareTime = 3 * time.Second
+// prepareTime bounds a preparation for the next traversal, for which reflectors are asked.
+const prepareTime = 10 * time.Second
 
 // take returns the spare port if it is on addr, or nil.
 func (s *PortPool) take(addr netip.Addr) *ready {

@@ -18,9 +18,9 @@ const (
 	tunnelLife = 60 * time.Second // life of a tunnel without streams
 	maxTunnels = 256              // beyond that a tunnel ends with its first stream
 
-	// streamPatience bounds two waits, each of which begins when the other end has done its part:
-	// the target's for the stream, which left the asker before the offer did, and the asker's for
-	// the welcome, which left the target before the reply. Both take a shorter path than the
+	// streamPatience, or the time until a retransmission is answered if that is longer, bounds two waits, each of which begins
+	// when the other end has done its part: the target's for the stream, which left the asker before the offer did, and the
+	// asker's for the welcome, which left the target before the reply. Both take a shorter path than the
 	// message that precedes the wait, so the time is for a retransmission.
 	streamPatience = 500 * time.Millisecond
 )
@@ -141,7 +141,7 @@ func (s *Side) openStream(ctx context.Context, t *punch.Tunnel, ex Exchange) (ne
 		o.Abort()
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, streamPatience)
+	waiting, cancel := context.WithTimeout(ctx, max(streamPatience, t.RTT().RTO(1)))
 	defer cancel()
 	c, err := o.Await(waiting)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Side) takeStream(ctx context.Context, peer string, m *coordinatepb.Punc
 	if err != nil {
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, streamPatience)
+	waiting, cancel := context.WithTimeout(ctx, max(streamPatience, t.RTT().RTO(1)))
 	defer cancel()
 	c, err := t.Accept(waiting, punch.Token(m.Token))
 	if err != nil {

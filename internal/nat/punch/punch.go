@@ -40,7 +40,7 @@ import (
 
 // Defaults of a Config.
 const (
-	DefaultGatherTimeout = 2 * time.Second
+	DefaultGatherTimeout = 7 * time.Second
 	DefaultTimeout       = 7 * time.Second
 	DefaultHoldOff       = 30 * time.Millisecond
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -86,6 +87,12 @@ func (t *Tunnel) ID() [TokenLen]byte { return t.id }
 // Done returns a channel that is closed when the connection has ended or its path was found dead,
 // which takes up to half a minute of silence.
 func (t *Tunnel) Done() <-chan struct{} { return t.quic.Context().Done() }
+
+// RTT returns what is known of the path, from all that the tunnel has carried.
+func (t *Tunnel) RTT() rtt.Estimate {
+	s := t.quic.ConnectionStats()
+	return rtt.Estimate{SRTT: s.SmoothedRTT, Var: s.MeanDeviation}
+}
 
 // Keep sets how long the tunnel stays when no stream is left. Zero, the initial value, ends it with
 // its last stream, or now if there is none.

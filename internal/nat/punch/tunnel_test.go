@@ -122,6 +122,9 @@ func TestStreams(t *testing.T) {
 	if err := exchange(a, b, 1<<20); err != nil {
 		t.Errorf("the first stream: %v", err)
 	}
+	if !a.Tunnel().RTT().IsMeasured() || !b.Tunnel().RTT().IsMeasured() {
+		t.Errorf("round trips of %v and %v", a.Tunnel().RTT(), b.Tunnel().RTT())
+	}
 	closeBoth(t, a, b)
 	ended(t, a.Tunnel(), b.Tunnel())
 }

@@ -19,6 +19,7 @@ import (
 
 // How long a call-back waits before it reports silence. A SYN is sent again after a second, so that
 // one lost packet does not look like a filter, and its answer may take 1.4 s, beyond two satellites; a datagram is sent three times for the same reason.
+// A profile that a longer silence makes worse needs a second measurement that agrees (probe.Measured.Steady).
 const (
 	tcpSilence = 2500 * time.Millisecond
 	udpSilence = 300 * time.Millisecond

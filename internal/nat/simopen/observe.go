@@ -63,7 +63,7 @@ func (m Mapping) difference() string {
 }
 
 // askPatience bounds a question, and the wait for one.
-const askPatience = 5 * time.Second
+const askPatience = 7 * time.Second
 
 // Ask asks the reflector at the other end of c for c's source address. The sample compares the
 // reflector's clock with the local one. c stays open, and must stay open while the mapping is

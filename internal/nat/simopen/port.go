@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/rtt"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -81,18 +82,22 @@ func (p *Port) keepOpen(c *net.TCPConn) error {
 	return nil
 }
 
-// maxReflectors bounds one observation.
-const maxReflectors = 8
+const (
+	maxReflectors = 8 // of one observation
+	askTrips      = 2 // round trips that it takes
+)
 
 // Observe asks every reflector, at once and from the port itself, for the port's public
 // address, and keeps the connections until Close. It ends with ctx and after some seconds in any
-// case. It fails when no reflector answers; Mapping.Failed says which others did not.
+// case, sooner if only some do not answer. It fails when no reflector answers; Mapping.Failed says which others did not.
 func (p *Port) Observe(ctx context.Context, reflectors []netip.AddrPort) (Mapping, error) {
 	if len(reflectors) == 0 || len(reflectors) > maxReflectors {
 		return Mapping{}, fmt.Errorf("observing port %v: %d reflectors, want 1 to %d (2 to know whether they agree)", p.local, len(reflectors), maxReflectors)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	outer := ctx
+	ctx, cancel := context.WithTimeout(outer, askPatience)
 	defer cancel()
+	begin, answered := time.Now(), sync.Once{}
 	seen := make([]netip.AddrPort, len(reflectors))
 	samples := make([]Sample, len(reflectors))
 	failed := make([]error, len(reflectors))
@@ -103,9 +108,18 @@ func (p *Port) Observe(ctx context.Context, reflectors []netip.AddrPort) (Mappin
 			failed[i] = fmt.Errorf("reflector %v: %w", v, explain(err, p.local))
 			continue
 		}
-		asked.Go(func() { seen[i], samples[i], failed[i] = p.ask(ctx, c, v) })
+		asked.Go(func() {
+			if seen[i], samples[i], failed[i] = p.ask(ctx, c, v); failed[i] == nil {
+				answered.Do(func() { time.AfterFunc(stragglers(time.Since(begin)), cancel) })
+			}
+		})
 	}
 	asked.Wait()
+	for i, err := range failed {
+		if errors.Is(err, context.Canceled) && outer.Err() == nil {
+			failed[i] = fmt.Errorf("reflector %v: %w: another has answered long before", reflectors[i], overlay.ErrTimeout)
+		}
+	}
 	m := newMapping(p.local, seen, samples, errors.Join(failed...))
 	if !m.Outside.IsValid() {
 		return m, fmt.Errorf("observing port %v: no reflector answered: %w", p.local, m.Failed)
@@ -115,6 +129,12 @@ func (p *Port) Observe(ctx context.Context, reflectors []netip.AddrPort) (Mappin
 	p.mu.Unlock()
 	m.Seen, m.Samples = slices.Clone(seen), slices.Clone(samples)
 	return m, nil
+}
+
+// stragglers returns how long to wait for other reflectors after one has answered in the given time, which a connection and a
+// question took.
+func stragglers(took time.Duration) time.Duration {
+	return rtt.Estimate{}.Add(took / askTrips).Answer(askTrips)
 }
 
 // ask asks one reflector. Its results are stored by the caller.

@@ -220,9 +220,15 @@ func TestObserveFails(t *testing.T) {
 	if _, err := p.Observe(ctx, []netip.AddrPort{silent}); !errors.Is(err, overlay.ErrTimeout) {
 		t.Errorf("silence: %v", err)
 	}
+	good := func() netip.AddrPort {
+		return fakeReflector(t, func(c net.Conn) { Answer(t.Context(), c); c.Read(make([]byte, 1)) })
+	}
+	m, err := p.Observe(t.Context(), []netip.AddrPort{silent, good()})
+	if err != nil || m.Outside != p.Local() || !errors.Is(m.Failed, overlay.ErrTimeout) || !strings.Contains(m.Failed.Error(), "another has answered") {
+		t.Errorf("silence beside an answer: %+v, %v", m, err)
+	}
 	p.Close()
-	good := fakeReflector(t, func(c net.Conn) { Answer(t.Context(), c); c.Read(make([]byte, 1)) })
-	if _, err := p.Observe(t.Context(), []netip.AddrPort{good}); !errors.Is(err, net.ErrClosed) {
+	if _, err := p.Observe(t.Context(), []netip.AddrPort{good()}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }

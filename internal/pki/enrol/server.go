@@ -32,7 +32,7 @@ import (
 // the number of requests processed at a time, and maxOfSource the number from one source address,
 // until SetMax changes them.
 const (
-	requestTimeout = 3 * time.Second
+	requestTimeout = 7 * time.Second
 	askTimeout     = 10 * time.Second
 	maxAsking      = 64
 	maxOfSource    = 16
