@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -184,6 +186,20 @@ func (h *Host) ForgetFlows() error {
 	})
 	if err != nil {
 		return fmt.Errorf("%s: forgetting tracked connections: %w", h.Name(), err)
+	}
+	return nil
+}
+
+// ForgetNames makes no name of the lab's hosts resolve any more.
+func (l *Lab) ForgetNames() error { return writeNames("127.0.0.1 localhost\n::1 localhost\n") }
+
+// RestoreNames undoes ForgetNames.
+func (l *Lab) RestoreNames() error { return writeNames(l.plan.hostsFile()) }
+
+// writeNames replaces the hosts file, which is mounted where hosts read it.
+func writeNames(text string) error {
+	if err := os.WriteFile(filepath.Join(Dir(), "hosts"), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("writing the hosts file: %w", err)
 	}
 	return nil
 }

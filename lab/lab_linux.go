@@ -7,8 +7,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/lab/wan"
@@ -80,8 +78,8 @@ func (l *Lab) build(ctx context.Context) error {
 			l.reapers = append(l.reapers, u)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(Dir(), "hosts"), []byte(l.plan.hostsFile()), 0o644); err != nil {
-		return fmt.Errorf("writing the hosts file: %w", err)
+	if err := l.RestoreNames(); err != nil {
+		return err
 	}
 	if len(l.plan.paths) == 0 {
 		return nil

@@ -150,6 +150,12 @@ func (*Fault) Lift() error { return ErrNotLinux }
 // ForgetFlows returns ErrNotLinux.
 func (*Host) ForgetFlows() error { return ErrNotLinux }
 
+// ForgetNames returns ErrNotLinux.
+func (*Lab) ForgetNames() error { return ErrNotLinux }
+
+// RestoreNames returns ErrNotLinux.
+func (*Lab) RestoreNames() error { return ErrNotLinux }
+
 // Renumber returns ErrNotLinux.
 func (*Host) Renumber(from, to netip.Addr) error { return ErrNotLinux }
 

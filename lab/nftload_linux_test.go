@@ -27,6 +27,8 @@ func TestRuleErrors(t *testing.T) {
 		{"limit rate over 5/second burst 5 kbytes drop", `want "packets"`},
 		{"limit rate over 0/second burst 5 packets drop", `"0" is no number of packets`},
 		{"ct count 64 drop", `want "over" before "64 drop"`},
+		{"ct bytes 64 drop", `want "over" before "64 drop"`},
+		{"masquerade to :20000", `"" is no port`},
 		{"acept", `unknown word "acept"`},
 		{"update @m { udp sprt timeout 5m : ip saddr }", `unknown field "udp sprt"`},
 		{"update @m { udp sport timeout x : ip saddr }", "invalid duration"},

@@ -117,8 +117,7 @@ func (r *ruleReader) step(word string) {
 		}
 		r.strips = append(r.strips, tcpOptions[name])
 	case "masquerade":
-		random := r.accept("random", ",", "fully-random")
-		r.add(&expr.Masq{Random: random, FullyRandom: random})
+		r.masquerade()
 	case "dnat":
 		r.translate(expr.NATTypeDestNAT)
 	case "snat":
@@ -295,6 +294,11 @@ func (r *ruleReader) conntrack() {
 	case "count": // of the flows that reached the rule and live
 		r.expect("over")
 		r.add(&expr.Connlimit{Count: uint32(r.count(r.next())), Flags: expr.NFT_CONNLIMIT_F_INV})
+	case "bytes": // of the flow, both ways, if the kernel counts them
+		r.expect("over")
+		r.add(&expr.Ct{Key: expr.CtKeyBYTES, Register: cmpRegister},
+			&expr.Byteorder{SourceRegister: cmpRegister, DestRegister: cmpRegister, Op: expr.ByteorderHton, Len: 8, Size: 8})
+		r.compare(expr.CmpOpGt, binary.BigEndian.AppendUint64(nil, r.count(r.next())))
 	case "status":
 		r.expect("dnat")
 		r.ctBits(expr.CtKeySTATUS, statusDNAT)
@@ -479,6 +483,18 @@ func (r *ruleReader) remember(operation uint32) {
 	}
 	r.expect("}")
 	r.add(dynset)
+}
+
+// masquerade reads "random,fully-random", "to :FIRST-LAST", the ports to take, or nothing.
+func (r *ruleReader) masquerade() {
+	if r.accept("to", ":") {
+		first, last, _ := strings.Cut(r.next(), "-")
+		r.add(&expr.Immediate{Register: dataRegister, Data: r.port(first)}, &expr.Immediate{Register: dataRegister + 1, Data: r.port(last)},
+			&expr.Masq{ToPorts: true, RegProtoMin: dataRegister, RegProtoMax: dataRegister + 1})
+		return
+	}
+	random := r.accept("random", ",", "fully-random")
+	r.add(&expr.Masq{Random: random, FullyRandom: random})
 }
 
 // translate reads "to ADDRESS", "to KEY map @m" (the map gives an address) and

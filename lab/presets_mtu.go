@@ -8,4 +8,8 @@ var narrow = []preset{
 		name: "mtu-1300-blackhole", forward: stateful,
 		outer: &provider{host: "isp", mtu: 1300, rules: preset{accepts: true}},
 	},
+	{ // less than QUIC needs
+		name: "mtu-1000-blackhole", forward: stateful,
+		outer: &provider{host: "isp", mtu: 1000, rules: preset{accepts: true}},
+	},
 }

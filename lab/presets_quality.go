@@ -1,6 +1,9 @@
 package lab
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // poor are kinds that allow connections but carry their data badly.
 var poor = []preset{
@@ -21,6 +24,17 @@ var poor = []preset{
 	{ // of the whole site
 		name: "nat-64-sessions", nat: masquerade,
 		forward: slices.Concat([]string{`oifname WAN ct state new ct count over 64 drop`}, stateful),
+	},
+	{ // a block of ports, which its provider gave the site: as many connections to one destination
+		name: "nat-64-ports", forward: stateful,
+		nat: strings.Replace(masquerade, "  oifname WAN masquerade", `  oifname WAN meta l4proto tcp masquerade to :20000-20063
+  oifname WAN meta l4proto udp masquerade to :20000-20063
+  oifname WAN masquerade`, 1),
+	},
+	{ // ends a connection when that has carried so much
+		name:    "flows-1mb",
+		forward: slices.Concat([]string{`ct bytes over 1000000 reject with tcp reset`}, stateful),
+		sysctl:  map[string]string{"netfilter/nf_conntrack_acct": "1"},
 	},
 	{
 		name: "syn-rate-5",

@@ -24,6 +24,7 @@ func matrixCommand() *cli.Command {
 			&cli.StringFlag{Name: "presets", Value: "plain", Usage: "`KINDS` of site, separated by commas; plain stands for all but no-route/, no-route for those, all for both, unforeseen for kinds without a profile, which need --measured"},
 			&cli.StringFlag{Name: "pairs", Usage: "connect only `FROM:TO`, each a kind of site; several pairs are separated by commas"},
 			&cli.BoolFlag{Name: "ipv6", Usage: "use IPv6 only, among the kinds of site that have it"},
+			&cli.BoolFlag{Name: "dual-stack", Usage: "name the broker in place of its IPv4 address: beside kinds of site that have IPv6, it has both"},
 			&cli.BoolFlag{Name: "measured", Usage: "do not declare the firewalls: every site measures its own; links may then move to a better path"},
 			&cli.BoolFlag{Name: "unprivileged", Usage: "run helpers and frontals without CAP_NET_RAW"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
@@ -49,6 +50,9 @@ func matrixCommand() *cli.Command {
 			if i := slices.IndexFunc(all, undeclared); i >= 0 && !c.Bool("measured") {
 				return cmdline.Usage(fmt.Sprintf("matrix: preset %q has no declared firewall; add --measured", all[i]))
 			}
+			if c.Bool("ipv6") && c.Bool("dual-stack") {
+				return cmdline.Usage("matrix: --ipv6 has no broker with both versions of IP; leave out --dual-stack")
+			}
 			if c.Bool("ipv6") {
 				if presets, err = havingIPv6(presets, pairs); err != nil {
 					return cmdline.Usage("matrix: " + err.Error())
@@ -60,7 +64,7 @@ func matrixCommand() *cli.Command {
 			}
 			return matrix.Run(c.Context, matrix.Options{
 				Presets: presets, Pairs: pairs, RTT: c.Duration("rtt"), JSON: c.Bool("json"), HTML: c.Path("html"),
-				Unprivileged: c.Bool("unprivileged"), IPv6: c.Bool("ipv6"), Measured: c.Bool("measured"),
+				Unprivileged: c.Bool("unprivileged"), IPv6: c.Bool("ipv6"), DualStack: c.Bool("dual-stack"), Measured: c.Bool("measured"),
 				Binary:   suite(program),
 				Confined: func(argv []string) []string { return program(append([]string{"unprivileged"}, argv[1:]...)...) },
 				Out:      c.App.Writer, Err: os.Stderr,

@@ -58,6 +58,7 @@ func TestMatrixMistakes(t *testing.T) {
 		{[]string{"matrix", "--pairs", "open:moat"}, `matrix: unknown preset "moat"`},
 		{[]string{"matrix", "--ipv6", "--pairs", "open:nat"}, `matrix: preset "nat" has a NAT and therefore no IPv6`},
 		{[]string{"matrix", "--ipv6", "--presets", "nat,nat-1to1"}, "matrix: none of these presets has IPv6: all have a NAT"},
+		{[]string{"matrix", "--ipv6", "--dual-stack"}, "matrix: --ipv6 has no broker with both versions of IP"},
 		{[]string{"matrix", "now"}, `matrix: "now" is not expected here`},
 		{[]string{"bench", "crowd", "--ranks", "3"}, "bench crowd: 3 ranks at a site of 4 nodes"},
 		{[]string{"bench", "crowd", "--to", "moat"}, `bench crowd: unknown preset "moat"`},

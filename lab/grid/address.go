@@ -32,6 +32,15 @@ func (g *Grid) at(h *lab.Host, port uint16) string {
 	return netip.AddrPortFrom(g.addr(h), port).String()
 }
 
+// called returns how daemons name a port of a public host in their settings.
+func (g *Grid) called(h *lab.Host, port uint16) string {
+	if !g.cfg.Names {
+		return g.at(h, port)
+	}
+	site, host, _ := cut(h.Name())
+	return fmt.Sprintf("%s.%s:%d", host, site, port)
+}
+
 // dual reports whether public daemons have both versions of IP: a site has IPv6, and not all use it
 // alone.
 func (g *Grid) dual() bool {

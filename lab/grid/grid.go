@@ -64,6 +64,9 @@ type Config struct {
 	// in one process, the daemon "helpers site/host", with a --config for each.
 	Peers map[string][]string
 
+	// Names makes sites and proxies reach the brokers by name, at all addresses that these have.
+	Names bool
+
 	// IPv6 makes all daemons use only IPv6, which every host that runs one must have.
 	IPv6 bool
 
@@ -190,7 +193,7 @@ func (g *Grid) plan() error {
 	var brokers []string
 	for i, name := range g.brokers() {
 		host := g.Lab.Host([]string{g.cfg.Broker, g.cfg.Standby}[i])
-		brokers = append(brokers, g.at(host, brokerPort))
+		brokers = append(brokers, g.called(host, brokerPort))
 		settings := map[string]any{"listen": g.everywhere(brokerPort)}
 		if g.cfg.Enrol {
 			if err := g.letEnrol(name, settings); err != nil {
@@ -217,7 +220,7 @@ func (g *Grid) plan() error {
 	for _, host := range g.Lab.Hosts() {
 		if host.Role() == "gateway" {
 			of := brokers
-			if host.OnlyIPv6() && !g.cfg.IPv6 {
+			if host.OnlyIPv6() && !g.cfg.IPv6 && !g.cfg.Names {
 				of = nil
 				for i := range brokers {
 					of = append(of, netip.AddrPortFrom(g.Lab.Host([]string{g.cfg.Broker, g.cfg.Standby}[i]).Addr6(), brokerPort).String())

@@ -33,6 +33,10 @@ type Options struct {
 	// IPv6 makes everything use IPv6, which all presets must have (HasIPv6).
 	IPv6 bool
 
+	// DualStack makes daemons reach the broker by name, at the addresses of both versions of IP that it has beside sites
+	// with IPv6.
+	DualStack bool
+
 	JSON bool      // one object per pair instead of the grid
 	HTML string    // file for the grid as a page; "" for none
 	Out  io.Writer // the grid, or the objects

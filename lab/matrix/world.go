@@ -87,7 +87,7 @@ func build(ctx context.Context, o Options, part part) (*world, error) {
 func (o Options) gridConfig() grid.Config {
 	c := grid.Config{
 		IPv6: o.IPv6, Binary: o.Binary, Broker: brokerHost, Proxies: []string{proxyHost},
-		Measured: o.Measured,
+		Measured: o.Measured, Names: o.DualStack,
 	}
 	if !o.Measured { // sites that measure themselves send packets of their own
 		c.Settings = map[string]map[string]any{"frontal": {"measure": "0s"}}

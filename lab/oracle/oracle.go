@@ -193,6 +193,9 @@ var unforeseen = map[string]kind{
 	"wscale-stripped":           {letter: 'F', udp: true, unscaled: true},
 	"options-stripped":          {letter: 'F', udp: true, unscaled: true},
 	"mtu-1300-blackhole":        {letter: 'F', udp: true},
+	"mtu-1000-blackhole":        {letter: 'F'}, // no packet of QUIC fits
+	"nat-64-ports":              {letter: 'M', udp: true},
+	"flows-1mb":                 {letter: 'F', udp: true},
 	"cgnat-over-stateful":       {letter: 'N', udp: true},
 	"nat-tcp-symmetric-udp-eim": {letter: 'M', dgram: 'N', udp: true},
 	"two-uplinks":               {letter: 'F', udp: true},

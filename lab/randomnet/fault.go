@@ -26,6 +26,7 @@ var faults = map[string]inflict{
 	"cut":     cut,
 	"forget":  forget,
 	"shrink":  shrink,
+	"names":   forgetNames,
 	"delay":   worsen(func(s *wan.Shape) { s.Delay += 150 * time.Millisecond }),
 	"loss":    worsen(func(s *wan.Shape) { s.Loss = 0.05 }),
 	"trickle": worsen(func(s *wan.Shape) { s.Rate = 2_000_000 }),
@@ -66,6 +67,11 @@ func cut(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 // forget empties a site's connection tracking table.
 func forget(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 	return func() error { return nil }, g.Lab.Host(n.Fault.At + "/gw").ForgetFlows()
+}
+
+// forgetNames makes the broker's name resolve nowhere.
+func forgetNames(_ context.Context, g *grid.Grid, _ Network) (func() error, error) {
+	return g.Lab.RestoreNames, g.Lab.ForgetNames()
 }
 
 // shrink reduces the MTU of packets that leave a site.

@@ -23,6 +23,8 @@ const ranksPerSite = 4
 type Network struct {
 	Seed    uint64 `json:"seed"`
 	Sites   []Site `json:"sites"`
+	IPv6    bool   `json:"ipv6"`  // all sites have IPv6 beside IPv4 that are not behind a NAT
+	Names   bool   `json:"names"` // the broker is reached by name, at all its addresses
 	Proxies int    `json:"proxies"`
 	Paths   []Path `json:"paths"`
 	Max     int    `json:"max_message"` // bytes
@@ -44,6 +46,10 @@ type Path struct {
 	Delay time.Duration `json:"delay"` // one way
 	Loss  float64       `json:"loss"`
 	Rate  int64         `json:"rate"` // bit/s; 0 is no limit
+
+	Jitter  time.Duration `json:"jitter"`  // by so much the delay varies
+	Reorder bool          `json:"reorder"` // packets overtake each other then
+	Queue   int           `json:"queue"`   // bytes that may wait for the rate; 0 is a round trip's
 }
 
 // Fault is the fault that happens while the job runs.
@@ -79,7 +85,7 @@ func presets() []string { return slices.Concat(lab.Presets(), lab.Unforeseen()) 
 // Compose returns the network of a seed.
 func Compose(seed uint64) Network {
 	rng := rand.New(rand.NewPCG(seed, 18))
-	n := Network{Seed: seed, Proxies: 1 + rng.IntN(2), Max: 16 << (2 * rng.IntN(7))}
+	n := Network{Seed: seed, Proxies: 1 + rng.IntN(2), Max: 16 << (2 * rng.IntN(7)), IPv6: rng.IntN(3) == 0, Names: rng.IntN(2) == 0}
 	for i := range 2 + rng.IntN(5) {
 		n.Sites = append(n.Sites, Site{
 			Name: fmt.Sprintf("s%d", i+1), Preset: pick(rng, presets()), Nodes: 1 + rng.IntN(2),
@@ -94,18 +100,23 @@ func Compose(seed uint64) Network {
 		}
 	}
 	n.Fault = fault(rng, n)
+	n.Names = n.Names || n.Fault.Kind == "names"
 	return n
 }
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
 func path(rng *rand.Rand, from, to string) Path {
-	return Path{
+	p := Path{
 		From: from, To: to,
-		Delay: pick(rng, []time.Duration{0, 1, 5, 10, 25, 50, 100}) * time.Millisecond,
-		Loss:  pick(rng, []float64{0, 0, 0, 0.001, 0.01}),
-		Rate:  pick(rng, []int64{0, 0, 20_000_000, 100_000_000}),
+		Delay:  pick(rng, []time.Duration{0, 1, 5, 10, 25, 50, 100, 300, 700}) * time.Millisecond,
+		Loss:   pick(rng, []float64{0, 0, 0, 0.001, 0.01}),
+		Rate:   pick(rng, []int64{0, 0, 20_000_000, 100_000_000}),
+		Jitter: pick(rng, []time.Duration{0, 0, 0, 5, 50}) * time.Millisecond,
 	}
+	p.Reorder = p.Jitter > 0 && rng.IntN(2) == 0
+	p.Queue = int(p.Rate/8) * pick(rng, []int{0, 0, 2}) // seconds
+	return p
 }
 
 // fault chooses the fault of a network whose sites and proxies are chosen.
@@ -122,6 +133,8 @@ func fault(rng *rand.Rand, n Network) Fault {
 	case "cut":
 		f.At = n.Sites[site].Name
 		f.With = n.Sites[(site+1+rng.IntN(len(n.Sites)-1))%len(n.Sites)].Name
+	case "names":
+		f.At = "public"
 	default:
 		f.At = n.Sites[site].Name
 	}
@@ -144,7 +157,7 @@ func (n Network) spec() lab.Spec {
 	for i := range n.Proxies {
 		public.Nodes = append(public.Nodes, fmt.Sprintf("p%d", i+1))
 	}
-	spec := lab.Spec{Sites: []lab.Site{public}, WAN: lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}}}
+	spec := lab.Spec{IPv6: n.IPv6, Sites: []lab.Site{public}, WAN: lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}}}
 	for _, s := range n.Sites {
 		spec.Sites = append(spec.Sites, lab.Site{Name: s.Name, Preset: s.Preset, Nodes: lab.Nodes(s.Nodes)})
 	}
@@ -160,7 +173,7 @@ func (n Network) spec() lab.Spec {
 		}
 		for _, t := range to {
 			spec.WAN.Pairs = append(spec.WAN.Pairs, lab.PairSpec{From: p.From, To: t, Both: true, Apply: func(s *wan.Shape) {
-				s.Delay, s.Loss, s.Rate = p.Delay, p.Loss, p.Rate
+				s.Delay, s.Loss, s.Rate, s.Jitter, s.Reorder, s.Queue = p.Delay, p.Loss, p.Rate, p.Jitter, p.Reorder, p.Queue
 			}})
 		}
 	}

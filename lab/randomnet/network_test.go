@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/testload"
 )
@@ -13,6 +14,7 @@ import (
 // every kind of site and fault occurs.
 func TestCompose(t *testing.T) {
 	kinds, faulty := map[string]bool{}, map[string]bool{}
+	met := map[string]bool{} // what paths and sites have
 	seeds := uint64(300)
 	if testload.Full() {
 		seeds = 3000
@@ -37,6 +39,20 @@ func TestCompose(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, f)
 		}
 		faulty[n.Fault.Kind] = true
+		met["IPv6"], met["names"] = met["IPv6"] || n.IPv6, met["names"] || n.Names
+		for _, p := range n.Paths {
+			met["jitter"], met["reordering"] = met["jitter"] || p.Jitter > 0 && !p.Reorder, met["reordering"] || p.Reorder
+			met["a long queue"] = met["a long queue"] || p.Queue > 0
+			met["a long path that loses packets"] = met["a long path that loses packets"] || p.Delay >= 300*time.Millisecond && p.Loss > 0
+		}
+		if n.Fault.Kind == "names" && !n.Names {
+			t.Fatalf("seed %d: a fault of names that nobody uses", seed)
+		}
+	}
+	for _, what := range []string{"IPv6", "names", "jitter", "reordering", "a long queue", "a long path that loses packets"} {
+		if !met[what] {
+			t.Errorf("no network has %s", what)
+		}
 	}
 	for _, p := range presets() {
 		if !kinds[p] {

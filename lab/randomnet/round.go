@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	measureTimeout = 2 * time.Minute
-	jobTimeout     = 2 * time.Minute // from the start of the first rank
+	measureTimeout = 3 * time.Minute
+	jobTimeout     = 3 * time.Minute // from the start of the first rank
 	jobLasts       = 6 * time.Second // during which new exchanges begin
 	idlePeriod     = time.Second     // during which idle daemons may use little processor time
 	maxIdleCPU     = 500 * time.Millisecond
@@ -81,7 +81,7 @@ func (r *round) run(ctx context.Context, out *Outcome) (err error) {
 	}
 	r.grid, err = grid.Start(ctx, l, grid.Config{
 		Binary: func(daemon string) []string { return r.Program("isthmus", daemon) },
-		Broker: "public/broker", Proxies: proxies, Measured: true, Settings: settings,
+		Broker: "public/broker", Proxies: proxies, Measured: true, Settings: settings, Names: r.net.Names,
 	})
 	if err != nil {
 		return err
