@@ -209,7 +209,7 @@ func cut(of map[int]map[string]float64, algorithm, collective string, to figures
 }
 
 // gain is the least part of the time that counts as gained.
-const gain = 0.03
+const gain = 0.05
 
 // gainEnds returns the smallest number of flits beside which no larger one gains.
 func gainEnds(of map[int]float64) int {
@@ -240,7 +240,7 @@ func (o Options) bcast(ctx context.Context) (m measured, err error) {
 	m.figures = figures{}
 	for _, order := range coll.Orders() {
 		of, err := o.calls(ctx, operation.Bcast, func(c *coll.Options) {
-			c.Sizes, c.Algorithms, c.Orders = []int{kib, 64 * kib, mib}, true, []string{order}
+			c.Sizes, c.Algorithms, c.Orders = []int{kib, 64 * kib, 256 * kib}, true, []string{order}
 		}, bySites+"|"+flatTree, &m.curves)
 		if err != nil {
 			return m, err

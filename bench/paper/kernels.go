@@ -31,7 +31,7 @@ var kernelRanks = []int{fewRanks, manyRanks, mostRanks}
 // The strategies, and the kernels with classes that take about a second here.
 var (
 	strategies = []string{"concentrate", "spread"}
-	kernels    = map[string]string{"is": "W", "ep": "S"}
+	kernels    = map[string]string{"is": "W", "ep": "W"}
 )
 
 // placed returns the hosts of ranks by a strategy, "site/host".

@@ -109,6 +109,5 @@ func liveGains(ratios [][]float64) figures {
 	for i, mapper := range liveMappers[1:] {
 		of[mapper.name] = 100 * (1 - bench.Median(ratios[1+i]))
 	}
-	of["AIAC-QM over SMa"] = of["AIAC-QM"] - of["SMa"]
 	return of
 }
