@@ -193,8 +193,8 @@ var unforeseen = map[string]kind{
 	"wscale-stripped":           {letter: 'F', udp: true, unscaled: true},
 	"options-stripped":          {letter: 'F', udp: true, unscaled: true},
 	"mtu-1300-blackhole":        {letter: 'F', udp: true},
-	"mtu-1000-blackhole":        {letter: 'F'}, // no packet of QUIC fits
-	"nat-64-ports":              {letter: 'M', udp: true},
+	"mtu-1000-blackhole":        {letter: 'F'},            // no packet of QUIC fits
+	"nat-64-ports":              {letter: 'N', udp: true}, // what one local port has got it keeps for all destinations
 	"flows-1mb":                 {letter: 'F', udp: true},
 	"cgnat-over-stateful":       {letter: 'N', udp: true},
 	"nat-tcp-symmetric-udp-eim": {letter: 'M', dgram: 'N', udp: true},
