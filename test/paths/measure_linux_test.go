@@ -66,6 +66,10 @@ func undeclaredAreMeasured(t *testing.T) error {
 	defer done()
 	status := awaitMeasured(t, s)
 	var faults []error
+	private, err := control.NetworksFromPB(grid.Private)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, site := range status.Sites {
 		preset := presets[string(site.Profile.Site)]
 		want, err := lab.Profile(preset)
@@ -75,6 +79,11 @@ func undeclaredAreMeasured(t *testing.T) error {
 		want.Site, want.Privileged = site.Profile.Site, false // which is not measured
 		if rate := site.Profile.UDPRate; preset == "udp-slow" && want.UDPRate < rate*3/2 && rate < want.UDPRate*3/2 {
 			want.UDPRate = rate // as exact as can be
+		}
+		want.Private, want.PrivateGiven = private, true
+		want.SeenAt = l.Host(string(want.Site) + "/n1").Addr()
+		if want.NAT.Translates() || want.GatewayOnly {
+			want.SeenAt = l.Outside(string(want.Site))
 		}
 		if fmt.Sprintf("%+v", site.Profile) != fmt.Sprintf("%+v", want) {
 			faults = append(faults, fmt.Errorf("%s is %s: the broker decides by\n%+v, want\n%+v\nmeasured %+v", site.Profile.Site, preset, site.Profile, want, site.Measured))
