@@ -79,17 +79,17 @@ func TestBellDuringGlance(t *testing.T) {
 	first, last := e.rings.peers[0], e.rings.peers[1]
 	e.mu.Unlock()
 	link := conns[last.rank]
-	link.hold.Store(true)
 	release := sync.OnceFunc(func() { close(link.gate) })
 	t.Cleanup(release)
 	go func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		for e.rings.polling || !e.rings.asleep { // again: then this look would be another's
+		for e.rings.polling || !e.rings.asleep || last.transport.link.writing.busy { // then this look, or this write, would be another's
 			e.mu.Unlock()
 			runtime.Gosched()
 			e.mu.Lock()
 		}
+		link.hold.Store(true)
 		last.transport.link.bellDue = true // it has something to do there
 		e.rings.pollOnce()
 	}()
