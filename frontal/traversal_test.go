@@ -232,6 +232,20 @@ func two(t *testing.T) (a, b *rig, ha, hb *fakeHelper, ends [2]*loopEnd) {
 	return a, b, ha, hb, ends
 }
 
+// traversal makes a link by a technique from the first helper's node to the other's, and returns its two ends.
+func traversal(a *rig, ha, hb *fakeHelper, technique overlay.Technique) (call *helpersCall, near, far net.Conn) {
+	a.t.Helper()
+	call = ha.begin(signalRequest(technique, 0))
+	call.next(controlpb.SignalEvent_ASSIGNED)
+	near = a.fetch(call.next(controlpb.SignalEvent_ACCEPTED))
+	far = hb.accept()
+	if _, err := wire.Read(far); err != nil {
+		a.t.Fatal(err)
+	}
+	call.next(controlpb.SignalEvent_CONNECTED)
+	return call, near, far
+}
+
 // TestTraversal: two nodes without a route out get a link through their gateways, over a kernel
 // socket and over a stream of hole punching.
 func TestTraversal(t *testing.T) {
@@ -306,14 +320,7 @@ func TestGatewaySeesWhatWorks(t *testing.T) {
 	if _, err := ha.ask(9, false); err != nil { // so that the gateway knows the target's node
 		t.Fatal(err)
 	}
-	call := ha.begin(signalRequest(technique, 0))
-	call.next(controlpb.SignalEvent_ASSIGNED)
-	near := a.fetch(call.next(controlpb.SignalEvent_ACCEPTED))
-	far := hb.accept()
-	if _, err := wire.Read(far); err != nil {
-		t.Fatal(err)
-	}
-	call.next(controlpb.SignalEvent_CONNECTED)
+	call, near, far := traversal(a, ha, hb, technique)
 	if err := call.end(); err != nil {
 		t.Error(err)
 	}
@@ -900,14 +907,7 @@ func TestTraversalsLeakNothing(t *testing.T) {
 	some := func() {
 		for i := range 6 {
 			technique := []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching}[i%2]
-			call := ha.begin(signalRequest(technique, 0))
-			call.next(controlpb.SignalEvent_ASSIGNED)
-			near := a.fetch(call.next(controlpb.SignalEvent_ACCEPTED))
-			far := hb.accept()
-			if _, err := wire.Read(far); err != nil {
-				t.Fatal(err)
-			}
-			call.next(controlpb.SignalEvent_CONNECTED)
+			call, near, far := traversal(a, ha, hb, technique)
 			testkit.Exchange(t, near, far)
 			near.Close()
 			far.Close()
