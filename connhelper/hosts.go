@@ -21,7 +21,7 @@ const hostsWait = 3 * time.Second
 const maxStale = 1 << 10
 
 // Hosts returns the nodes of the grid, including this one, in the order of offer.Compare. The
-// frontal answers from a cache of some seconds. Hosts waits for a session with the frontal, but not
+// frontal answers from a cache of at most some seconds. Hosts waits for a session with the frontal, but not
 // for long, and then fails with an overlay.ErrNoSession. The caller owns the list.
 func (h *Helper) Hosts(ctx context.Context) (offer.List, error) {
 	waiting, cancel := context.WithTimeout(ctx, hostsWait)

@@ -19,10 +19,22 @@ import (
 const (
 	hostsPeriod = 30 * time.Second       // between two lists sent to the broker, if nothing changes
 	hostsPause  = 200 * time.Millisecond // between two lists, if much changes
-	HostsAge    = 5 * time.Second        // of a list that helpers receive
 	hostsKept   = time.Hour              // for a node whose helper is not connected
 	hostsDoubt  = time.Minute            // without the broker, before other sites' hosts become unknown
 )
+
+// A user who waits for hosts is to see them at once, and a grid of thousands is not to be sent again
+// for each user: a list is kept for a time that grows with its length.
+const (
+	minHostsAge  = 500 * time.Millisecond
+	hostsAgeEach = 250 * time.Microsecond // for each host
+	maxHostsAge  = 5 * time.Second
+)
+
+// HostsAge returns how long helpers get a list of so many hosts of the grid before it is requested again.
+func HostsAge(hosts int) time.Duration {
+	return min(minHostsAge+time.Duration(hosts)*hostsAgeEach, maxHostsAge)
+}
 
 // siteHosts is the site's part of the list of hosts: the offers of the helpers, and since when
 // absent helpers are gone. It has no clock. A session may be any comparable value.
@@ -170,7 +182,7 @@ func (h *Hosts) All(ctx context.Context) (offer.List, error) {
 	case <-ctx.Done():
 		return offer.List{}, fmt.Errorf("%s: %w: waiting for the broker's list of hosts: %v", h.who, overlay.ErrTimeout, context.Cause(ctx))
 	}
-	if now := time.Now(); now.Sub(h.grid.tried) >= HostsAge {
+	if now := time.Now(); now.Sub(h.grid.tried) >= HostsAge(len(h.grid.list)) {
 		list, err := h.up.Hosts(ctx)
 		switch {
 		case err == nil:

@@ -67,3 +67,11 @@ func TestHostsWith(t *testing.T) {
 		}
 	}
 }
+
+func TestHostsAge(t *testing.T) {
+	for hosts, want := range map[int]time.Duration{0: 500 * time.Millisecond, 1000: 750 * time.Millisecond, offer.MaxHosts: 5 * time.Second} {
+		if got := HostsAge(hosts); got != want {
+			t.Errorf("a list of %d hosts is kept %v, want %v", hosts, got, want)
+		}
+	}
+}
