@@ -191,7 +191,10 @@ func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *contro
 		return nil, nil, err
 	}
 	if err := m.mesh.Connect(ctx, 0); err != nil {
-		return nil, nil, fmt.Errorf("%w; does its helper run?", err)
+		if !errors.Is(err, overlay.ErrForbidden) {
+			err = fmt.Errorf("%w; does its helper run?", err)
+		}
+		return nil, nil, err
 	}
 	l := <-m.links // present since Connect returned
 	session, err := s.end.Dial(life, control.DialConfig{

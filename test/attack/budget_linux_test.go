@@ -773,13 +773,14 @@ func (b *budgeted) released(t *testing.T) {
 			return now.descriptors <= idle.descriptors+10 && now.goroutines <= idle.goroutines+idle.goroutines/5+20
 		}, func() string { return fmt.Sprintf("%+v, idle %+v", now, idle) })
 	}
-	end := time.Now().Add(30 * time.Second)
+	start := time.Now()
+	end := start.Add(30 * time.Second)
 	for _, d := range guarded {
 		idle, now := b.idle[d].kib, b.usage(t, d).kib
 		for ; now > idle+16<<10 && time.Now().Before(end); now = b.usage(t, d).kib {
 			time.Sleep(250 * time.Millisecond) // to ask takes some itself
 		}
-		t.Logf("%s: %d MiB idle, %d MiB after the end", d, idle>>10, now>>10)
+		t.Logf("%s: %d MiB idle, %d MiB after the end and %v", d, idle>>10, now>>10, time.Since(start).Round(time.Second/10))
 		if now > idle+16<<10 {
 			t.Errorf("%s keeps %d MiB after the end, and had %d MiB idle", d, now>>10, idle>>10)
 		}
