@@ -1,6 +1,7 @@
 package ranks
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,9 +56,17 @@ func (d *demand) hasReader(pid int) bool {
 			return true
 		}
 		task := dir + "task/" + t.Name() + "/"
+		slept := sleeps(task)
 		call, err := os.ReadFile(task + "syscall")
-		if isUnknown(err) || d.isReading(dir, string(call)) {
+		if isUnknown(err) {
 			return true
+		}
+		if d.isReading(dir, string(call)) {
+			// Descriptors were looked at after the call. A thread that has run since then, such as a shell's that puts its
+			// input back, may not be in it any more, or in another one.
+			if again, err := os.ReadFile(task + "syscall"); isUnknown(err) || bytes.Equal(again, call) && slept == sleeps(task) {
+				return true
+			}
 		}
 		children, err := os.ReadFile(task + "children")
 		if isUnknown(err) {
@@ -70,6 +79,14 @@ func (d *demand) hasReader(pid int) bool {
 		}
 	}
 	return false
+}
+
+// sleeps returns how often a thread has waited for something, as /proc says it.
+func sleeps(task string) string {
+	status, _ := os.ReadFile(task + "status")
+	_, rest, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
+	count, _, _ := strings.Cut(rest, "\n")
+	return count
 }
 
 // isUnknown reports whether a file of /proc does not say what it is about, otherwise than because its

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -178,5 +180,51 @@ func TestWants(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A shell that reads a line of something else does so as its standard input, and then puts that back, as the one does
+// that starts a process under limits.
+func TestWantsOfAShell(t *testing.T) {
+	files := map[string]*os.File{}
+	for _, name := range []string{"input", "lines", "answers"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		defer w.Close()
+		files[name], files["to "+name] = r, w
+	}
+	p, err := Start(t.Context(), Spec{
+		Argv: []string{"/bin/sh", "-c", "while read -r x <&3; do echo; done"}, Stdin: files["input"], Stdout: files["to answers"], Stderr: io.Discard,
+		Extra: []*os.File{files["lines"]},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Wait()
+	defer files["to lines"].Close()
+	var over atomic.Bool
+	var told sync.WaitGroup
+	told.Go(func() { // one line at a time, so that the shell waits for each
+		answer := make([]byte, 1)
+		for !over.Load() {
+			if _, err := files["to lines"].WriteString("line\n"); err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := files["answers"].Read(answer); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer told.Wait()
+	defer over.Store(true)
+	for n := range 3000 {
+		if Wants(p.PID(), files["to input"]) {
+			t.Fatalf("at look %d it is said to wait for its input", n)
+		}
 	}
 }
