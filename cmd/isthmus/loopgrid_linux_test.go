@@ -362,7 +362,8 @@ var changing = []struct {
 	{waits, ""},    // depends on how busy the machine is
 	{wrapped, " "}, // depends on the length of names
 	{regexp.MustCompile(`(unreachable: )?TLS: (EOF|read tcp .*reset by peer)`), "TLS: CLOSED"},
-	{regexp.MustCompile(`cannot be looked up: .*?; check`), "cannot be looked up: CAUSE; check"}, // depends on the machine's name servers
+	{regexp.MustCompile(`(unreachable: )?the control hand-shake did not end: the connection was closed without a message \(TLS: CLOSED\)`), "TLS: CLOSED"}, // at a later attempt
+	{regexp.MustCompile(`cannot be looked up: .*?; check`), "cannot be looked up: CAUSE; check"},                                                           // depends on the machine's name servers
 	{regexp.MustCompile(`\b127\.0\.[09]\.\d+:\d+`), "ADDRESS"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "TIME"},
 	{regexp.MustCompile(`-[0-9a-f]{32}\b`), "-ID"},
