@@ -10,9 +10,9 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// inputs are the buffers of an order's call on one rank, with a block of the order's size for
-// each rank. The bytes of a block identify its sender and its receiver; reductions add numbers
-// that identify the ranks.
+// inputs are the buffers of an order's call on one rank: a block of the order's size, or one for
+// each rank where the call takes so many. The bytes of a block identify its sender and its receiver;
+// reductions add numbers that identify the ranks.
 type inputs struct {
 	comm           *mpilib.Comm
 	name           operation.Operation // 0: unknown
@@ -33,17 +33,18 @@ func newInputs(c *mpilib.Comm, o order) (*inputs, error) {
 	case a.size > maxBytes/n:
 		return nil, fmt.Errorf("%d blocks of %d bytes: want %d bytes at most", n, a.size, maxBytes)
 	}
+	sent, received := a.blocks(n)
 	if a.name.Reduces() {
 		if a.size%number != 0 {
 			return nil, fmt.Errorf("%d bytes are not whole numbers of %d", a.size, number)
 		}
-		a.numbers, a.total = make([]float64, n*a.size/number), make([]float64, n*a.size/number)
+		a.numbers, a.total = make([]float64, sent*a.size/number), make([]float64, received*a.size/number)
 		for i := range a.numbers {
 			a.numbers[i] = float64(c.Rank() + 1 + i%7)
 		}
 		return a, nil
 	}
-	a.send, a.recv = make([]byte, n*a.size), make([]byte, n*a.size)
+	a.send, a.recv = make([]byte, sent*a.size), make([]byte, received*a.size)
 	for i := range a.send {
 		a.send[i] = content(c.Rank(), i/a.size, i%a.size)
 	}
@@ -52,6 +53,25 @@ func newInputs(c *mpilib.Comm, o order) (*inputs, error) {
 		a.counts[r], a.displs[r] = a.size, a.size*r
 	}
 	return a, nil
+}
+
+// blocks returns how many blocks this rank of n sends and receives. No more are there: with all
+// ranks on one machine, blocks that no call touches would be gigabytes to fill before each order.
+func (a *inputs) blocks(n int) (sent, received int) {
+	switch a.name {
+	case operation.Alltoall, operation.Alltoallv:
+		return n, n
+	case operation.Allgather, operation.Allgatherv:
+		return 1, n
+	case operation.ReduceScatterBlock:
+		return n, 1
+	case operation.Gather, operation.Gatherv, operation.Scatter, operation.Scatterv:
+		if a.comm.Rank() != a.root {
+			return 1, 1
+		}
+		return n, n
+	}
+	return 1, 1
 }
 
 // content returns byte i of the block from rank from to rank to; a rank's only block is for

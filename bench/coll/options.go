@@ -32,6 +32,7 @@ type Options struct {
 	Peers       []string // of PeerNames(); those that are not installed are skipped
 	Algorithms  bool     // also each of our algorithms, forced
 	Flits       []int    // also each of our algorithms that cuts messages, with this number of flits
+	NoChoice    bool     // algorithms that are forced, and neither our choice nor the peers
 
 	Counts  bool // count the traffic between sites instead; only for our implementation
 	Packets bool // with Counts, also count it in the emulator, over repeated calls

@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
@@ -120,5 +123,37 @@ func TestParseOrder(t *testing.T) {
 		if _, err := parseOrder(line); err == nil {
 			t.Errorf("%q was taken", line)
 		}
+	}
+}
+
+// Where only forced algorithms are asked for, nothing else has a pass, and what no pattern matches is not measured.
+func TestPassesWithoutChoice(t *testing.T) {
+	o := usual()
+	o.Sites, o.RTT, o.Rate, o.Orders = []int{2}, []time.Duration{0}, []int64{0}, Orders()[:1]
+	o.Collectives, o.Sizes, o.Algorithms, o.Only = []operation.Operation{operation.Reduce}, []int{8}, true, regexp.MustCompile(":(chain|two-level)$")
+	passes := func() (said []string) {
+		r := &run{Options: o}
+		if err := r.plan(); err != nil {
+			return []string{"none"}
+		}
+		for _, p := range r.passes(r.todo[0]) {
+			var names []string
+			for _, v := range p.variants {
+				names = append(names, v.implementation(operation.Reduce))
+			}
+			said = append(said, strings.Join(names, " "))
+		}
+		return said
+	}
+	if got := passes(); !slices.Equal(got, []string{"isthmus", "isthmus isthmus:chain isthmus:two-level"}) {
+		t.Errorf("with the choice there are passes of %q", got)
+	}
+	o.NoChoice = true
+	if got := passes(); !slices.Equal(got, []string{"isthmus:chain isthmus:two-level"}) {
+		t.Errorf("without it there are passes of %q", got)
+	}
+	o.Only = regexp.MustCompile("/isthmus$")
+	if got := passes(); !slices.Equal(got, []string{"none"}) {
+		t.Errorf("without what is asked for there are passes of %q", got)
 	}
 }

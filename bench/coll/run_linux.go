@@ -101,8 +101,11 @@ func (r *run) plan() error {
 
 // asked reports whether the row of any implementation of a figure is requested.
 func (r *run) asked(s *scenario, f figure) bool {
-	names := append([]string{nameOurs}, r.Peers...)
-	for _, v := range r.variants() {
+	variants, names := r.variants(), slices.Clone(r.Peers)
+	if r.NoChoice {
+		variants, names = variants[1:], nil
+	}
+	for _, v := range variants {
 		if v.concerns(f.collective) {
 			names = append(names, v.implementation(f.collective))
 		}
@@ -139,10 +142,14 @@ func (r *run) passes(t task) (all []pass) {
 			return v.concerns(f.collective) && r.wanted(t.scenario, f, v.implementation(f.collective))
 		})
 	})
-	all = append(all, pass{choice, true})
+	if r.NoChoice {
+		choice = nil
+	} else {
+		all = append(all, pass{choice, true})
+	}
 	for len(rest) > 0 {
 		n := min(len(rest), maxTogether)
-		all = append(all, pass{append(choice[:1:1], rest[:n]...), false})
+		all = append(all, pass{slices.Concat(choice, rest[:n]), false})
 		rest = rest[n:]
 	}
 	return all
@@ -228,8 +235,8 @@ func (r *run) progress(s *scenario, f figure, p pass) {
 	}
 	with := ""
 	if !p.first {
-		for _, v := range p.variants[1:] {
-			if v.concerns(f.collective) {
+		for _, v := range p.variants {
+			if len(v.forced) > 0 && v.concerns(f.collective) {
 				with += " " + v.algorithm(v.forced[f.collective])
 			}
 		}
