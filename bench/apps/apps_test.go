@@ -74,7 +74,11 @@ func points(seconds map[int][3]float64) (all []point) {
 
 func TestRay2meshRows(t *testing.T) {
 	all := points(map[int][3]float64{12: {10, 12, 10}, 24: {6, 5, 4}, 48: {4, 2, 1}})
+	all[1].Phases.Trace = 8
 	rows := Ray2mesh{Sites: 3}.rows(all)
+	if r := value(t, rows, "trace_phase", lineBosses, "processes", 12); r.Value != 8 {
+		t.Errorf("%+v", r)
+	}
 	if r := value(t, rows, "bosses_pay_from", lineBosses, "", 0); r.Value != 24 {
 		t.Errorf("bosses pay from %g on", r.Value)
 	}
@@ -91,6 +95,16 @@ func TestRay2meshRows(t *testing.T) {
 		all := points(map[int][3]float64{12: {10, 9, 9}, 24: {6, 5, 4}, 48: {4, tt.at48, 1}})
 		if got := payFrom(all); got != tt.want {
 			t.Errorf("with %g s on 48, bosses pay from %d on", tt.at48, got)
+		}
+	}
+}
+
+// A brief sweep has all lines at its end.
+func TestFull(t *testing.T) {
+	for brief, want := range map[bool][]bool{false: {true, true}, true: {false, true}} {
+		s := Ray2mesh{Processes: []int{12, 24}, Brief: brief}
+		if got := []bool{s.full(12), s.full(24)}; !slices.Equal(got, want) {
+			t.Errorf("brief %v: %v", brief, got)
 		}
 	}
 }

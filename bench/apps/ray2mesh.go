@@ -26,6 +26,7 @@ type Ray2mesh struct {
 	Speed     float64 // rays per second of a processor
 	Handling  float64 // of the program
 	Profile   bool    // submit each job with a job profile of a group for each site, in place of choosing its nodes here
+	Brief     bool    // both patterns on all numbers of processes, and other lines only on the most
 	Repeat    int
 }
 
@@ -161,15 +162,22 @@ func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, chec
 	if err != nil {
 		return nil, err
 	}
+	if len(both) != 2 {
+		return nil, fmt.Errorf("ray2mesh on %d processes: %d results, want 2", processes, len(both))
+	}
+	points := []point{{lineVanilla, processes, both[0]}, {lineBosses, processes, both[1]}}
+	if !s.full(processes) {
+		return points, nil
+	}
 	more, err := s.job(ctx, g, processes+s.Sites,
 		append([]string{"--pattern", "hierarchical", "--check=false"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	if len(both) != 2 || len(more) != 1 {
-		return nil, fmt.Errorf("ray2mesh on %d processes: %d and %d results, want 2 and 1", processes, len(both), len(more))
+	if len(more) != 1 {
+		return nil, fmt.Errorf("ray2mesh on %d processes, bosses not counted: %d results, want 1", processes, len(more))
 	}
-	points := []point{{lineVanilla, processes, both[0]}, {lineBosses, processes, both[1]}, {lineUncount, processes, more[0]}}
+	points = append(points, point{lineUncount, processes, more[0]})
 	if !s.Profile {
 		return points, nil
 	}
@@ -190,6 +198,9 @@ func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, chec
 	}
 	return points, nil
 }
+
+// full reports whether all lines have a point at this number of processes.
+func (s Ray2mesh) full(processes int) bool { return !s.Brief || processes == slices.Max(s.Processes) }
 
 // agree returns an error unless all results equal the first, which was checked.
 func agree(all []point) error {
@@ -216,6 +227,7 @@ func (s Ray2mesh) rows(all []point) (rows []bench.Row) {
 			rows = append(rows, bench.Row{Bench: "ray2mesh", Figure: "acceleration", Params: params, Value: v.Seconds / p.Seconds, Unit: "times"})
 		}
 		rows = append(rows, seconds,
+			bench.Row{Bench: "ray2mesh", Figure: "trace_phase", Params: params, Value: p.Phases.Trace, Unit: "s"},
 			bench.Row{Bench: "ray2mesh", Figure: "collective_phases", Params: params, Value: p.Phases.Broadcast + p.Phases.Merge, Unit: "s"},
 			bench.Row{Bench: "ray2mesh", Figure: "workers", Params: params, Value: float64(p.Workers), Unit: "processes"},
 			bench.Row{Bench: "ray2mesh", Figure: "wan_messages", Params: params, Value: float64(p.Traffic.WANMessages), Unit: "messages"})

@@ -9,7 +9,7 @@ import (
 )
 
 // jobSizes are numbers of processes of which the article's text says where they run.
-var jobSizes = []int{200, 250, 300, 400, 600}
+var jobSizes = []int{200, 250, 300, 400}
 
 // allocations is figures 2 and 3 of the co-allocation article, on all hosts of its table 1.
 func (o Options) allocations(ctx context.Context) (m measured, err error) {

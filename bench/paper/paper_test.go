@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -200,7 +201,7 @@ func TestGainEnds(t *testing.T) {
 		of   map[int]float64
 		want int
 	}{
-		{map[int]float64{1: 100, 2: 99, 4: 98}, 1},
+		{map[int]float64{1: 100, 2: 99, 4: 92}, 1},
 		{map[int]float64{1: 100, 2: 80, 4: 70, 8: 60, 16: 59, 32: 61}, 8},
 		{map[int]float64{1: 100, 2: 80, 4: 90, 8: 50}, 8},
 	} {
@@ -263,17 +264,36 @@ func TestLines(t *testing.T) {
 	if of[512]["chain:4"] != 3 || len(of[8]) != 2 {
 		t.Fatalf("%v", of)
 	}
-	if from, err := fasterFrom(of, "chain", "two-level"); err != nil || from != 64 {
-		t.Errorf("from %v, %v", from, err)
-	}
-	if from, err := fasterFrom(of, "two-level", "chain"); err != nil || from != 0 {
-		t.Errorf("from %v, %v", from, err)
-	}
 	if worst, err := worstRatio(of, "chain", "two-level"); err != nil || worst != 1.8 {
 		t.Errorf("at worst %v, %v", worst, err)
 	}
 	if _, err := worstRatio(of, "chain", "binomial"); err == nil {
 		t.Error("what was not measured is compared")
+	}
+}
+
+// As in the article; and with a pipeline that is good at short vectors.
+func TestReductions(t *testing.T) {
+	for _, tc := range []struct {
+		chain, bySites [2]float64 // of 8 bytes and 1 MiB
+		want           []bool
+	}{
+		{[2]float64{9, 80}, [2]float64{5, 70}, []bool{true, true}},
+		{[2]float64{9, 80}, [2]float64{8, 70}, []bool{true, false}},
+		{[2]float64{9, 80}, [2]float64{10, 90}, []bool{false, false}},
+	} {
+		of := map[int]map[string]float64{8: {"chain": tc.chain[0], "two-level": tc.bySites[0]}, mib: {"chain": tc.chain[1], "two-level": tc.bySites[1]}}
+		got, err := reductions(of)
+		if err != nil || !slices.Equal(holds(t, "qcg-figure-5b", got), tc.want) {
+			t.Errorf("%v: %v, %v", of, got, err)
+		}
+	}
+	for _, size := range []int{8, mib} {
+		of := map[int]map[string]float64{8: {"chain": 9, "two-level": 5}, mib: {"chain": 9, "two-level": 5}}
+		delete(of, size)
+		if _, err := reductions(of); err == nil {
+			t.Errorf("without %d bytes there are figures", size)
+		}
 	}
 }
 
@@ -354,18 +374,26 @@ func TestKernelRows(t *testing.T) {
 
 // As in the article; and with bosses and collectives that cost more than they gain.
 func TestTraced(t *testing.T) {
+	type lines map[string]float64
 	for _, tc := range []struct {
-		from    float64
-		seconds map[string]float64
-		want    []bool
+		from             float64
+		seconds, tracing lines
+		want             []bool
 	}{
-		{24, map[string]float64{"vanilla": 9, "vanilla, flat collectives": 10, "vanilla, collectives by sites": 9, "hierarchical": 8, "hierarchical, by sites": 8.1, "hierarchical, bosses not counted": 6}, []bool{true, true, true, true}},
-		{0, map[string]float64{"vanilla": 10, "vanilla, flat collectives": 9, "vanilla, collectives by sites": 10, "hierarchical": 12, "hierarchical, by sites": 20, "hierarchical, bosses not counted": 11}, []bool{false, false, false, false}},
+		{
+			24, lines{"vanilla": 9, "vanilla, flat collectives": 10, "vanilla, collectives by sites": 9, "hierarchical": 9, "hierarchical, by sites": 18, "hierarchical, bosses not counted": 9},
+			lines{"vanilla": 3, "vanilla, flat collectives": 3, "vanilla, collectives by sites": 6, "hierarchical": 3, "hierarchical, by sites": 3.1, "hierarchical, bosses not counted": 2}, []bool{true, true, true, true},
+		},
+		{
+			0, lines{"vanilla": 3, "vanilla, flat collectives": 9, "vanilla, collectives by sites": 10, "hierarchical": 3, "hierarchical, by sites": 3, "hierarchical, bosses not counted": 2},
+			lines{"vanilla": 3, "vanilla, flat collectives": 6, "vanilla, collectives by sites": 3, "hierarchical": 3, "hierarchical, by sites": 6, "hierarchical, bosses not counted": 2.9}, []bool{false, false, false, false},
+		},
 	} {
 		rows := []bench.Row{{Figure: "bosses_pay_from", Value: tc.from}}
-		for line, seconds := range tc.seconds {
-			for _, processes := range []int{12, mostProcesses} {
-				rows = append(rows, bench.Row{Figure: "time", Params: map[string]any{"algorithm": line, "processes": processes}, Value: seconds * mostProcesses / float64(processes)})
+		for figure, of := range map[string]lines{"time": tc.seconds, "trace_phase": tc.tracing} {
+			for line, seconds := range of {
+				rows = append(rows, bench.Row{Figure: figure, Params: map[string]any{"algorithm": line, "processes": mostProcesses}, Value: seconds},
+					bench.Row{Figure: figure, Params: map[string]any{"algorithm": line, "processes": 12}, Value: 1})
 			}
 		}
 		of, err := traced(rows)
@@ -375,7 +403,7 @@ func TestTraced(t *testing.T) {
 		if got := holds(t, "qcg-figure-7", of); !slices.Equal(got, tc.want) {
 			t.Errorf("%v: %v, want %v", of, got, tc.want)
 		}
-		if _, err := traced(rows[:len(rows)-1]); err == nil {
+		if _, err := traced(rows[:len(rows)-2]); err == nil {
 			t.Error("a line that was not measured has a figure")
 		}
 	}
@@ -413,5 +441,29 @@ func TestFactored(t *testing.T) {
 	}
 	if _, err := factored(nil); err == nil {
 		t.Error("what was not measured has figures")
+	}
+}
+
+// Beside a peer that is not installed there is no figure, and the row says so.
+func TestBesidePeer(t *testing.T) {
+	row := func(implementation string, ms float64) bench.Row {
+		return bench.Row{Figure: "time", Params: map[string]any{"implementation": implementation}, Value: ms}
+	}
+	for _, tc := range []struct {
+		rows  []bench.Row
+		want  float64
+		holds bool
+	}{
+		{[]bench.Row{row("isthmus", 66), row("openmpi-tuned", 60)}, 1.1, true},
+		{[]bench.Row{row("isthmus", 90), row("openmpi-tuned", 60)}, 1.5, false},
+		{[]bench.Row{row("isthmus", 66)}, 0, false},
+	} {
+		got, err := besidePeer(tc.rows, "openmpi-tuned")
+		if err != nil || math.Abs(got-tc.want) > 1e-9 || !slices.Equal(holds(t, "p2p-robust-figure-4", figures{"exchange": got}), []bool{tc.holds}) {
+			t.Errorf("%v: %v, %v", tc.rows, got, err)
+		}
+	}
+	if _, err := besidePeer([]bench.Row{row("openmpi-tuned", 60)}, "openmpi-tuned"); err == nil {
+		t.Error("what was not measured is compared")
 	}
 }
