@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	returnEvery = 5 * time.Second
+	returnEvery = time.Second
 	returnFrom  = 8 << 20 // bytes
-	returnPause = 12      // questions at most between two times, where memory is needed
+	returnPause = 60      // questions at most between two times, where memory is needed
 )
 
 // returnMemory returns memory to the system when a load is over, until ctx ends. By itself Go finds out
