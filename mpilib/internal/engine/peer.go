@@ -260,7 +260,8 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 }
 
 // partFrom sends a goodbye to each peer that has a link, or is to get one for what is queued, and has been sent none yet, and
-// returns these peers. mu is held.
+// returns these peers. One that has said goodbye itself confirms it, too, if it is not over yet: to wait for the end of its
+// link would be to wait until all others have confirmed to it, and several processes could wait so in a circle. mu is held.
 func partFrom(peers []*peer) (open []*peer) {
 	for _, p := range peers {
 		if p == nil || p.goodbye.sent || p.proto.Failed != nil || !p.transport.connected() && !p.transport.queued() && p.proto.Backlog() == 0 {
@@ -268,10 +269,8 @@ func partFrom(peers []*peer) (open []*peer) {
 		}
 		p.goodbye.sent = true
 		open = append(open, p)
-		if !p.proto.Gone {
-			p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
-			p.transport.link.wakeWriter()
-		}
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
+		p.transport.link.wakeWriter()
 	}
 	return open
 }

@@ -563,6 +563,21 @@ func TestGoodbyeOnLateLinks(t *testing.T) {
 	}
 }
 
+// A peer that has said goodbye is told of this end's, too, and its link need not end: it may wait for others, and they for
+// this process.
+func TestGoodbyeToOneThatWaits(t *testing.T) {
+	e, peer := faced(t)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
+	bye := make(chan error, 1)
+	go func() { bye <- e.Goodbye(t.Context()) }()
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
+	if err := <-bye; err != nil {
+		t.Error(err)
+	}
+}
+
 // A message for which there was no link yet is sent before the goodbye.
 func TestGoodbyeAfterLateLink(t *testing.T) {
 	const size = 100 << 10
