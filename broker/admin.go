@@ -20,21 +20,22 @@ import (
 
 // Status is the broker's state as the admin service returns it, in JSON.
 type Status struct {
-	Broker    string          `json:"broker"`
-	Epoch     uint64          `json:"epoch"`
-	Started   time.Time       `json:"started"`
-	Sessions  int             `json:"sessions"` // open now
-	Waiting   int             `json:"waiting"`  // callers waiting for a process or a name
-	Names     int             `json:"names"`    // published
-	Sites     []SiteStatus    `json:"sites"`
-	Jobs      []JobStatus     `json:"jobs"`
-	Proxies   []ProxyStatus   `json:"proxies"`
-	Outcomes  []OutcomeStatus `json:"outcomes"`  // of techniques between sites, as frontals report them
-	Traffic   []traffic.Flow  `json:"traffic"`   // bytes between sites that passed proxies and gateways, by carrier
-	Reflector ReflectorStatus `json:"reflector"` // the broker's activity as a reflector
-	Counters  CounterStatus   `json:"counters"`
-	Audit     *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
-	Store     *store.Status   `json:"store,omitempty"` // where durable state is kept, if anywhere
+	Broker    string             `json:"broker"`
+	Epoch     uint64             `json:"epoch"`
+	Started   time.Time          `json:"started"`
+	Sessions  int                `json:"sessions"` // open now
+	Waiting   int                `json:"waiting"`  // callers waiting for a process or a name
+	Names     int                `json:"names"`    // published
+	Sites     []SiteStatus       `json:"sites"`
+	Jobs      []JobStatus        `json:"jobs"`
+	Proxies   []ProxyStatus      `json:"proxies"`
+	Kinds     []decide.ProxyKind `json:"proxy_kinds"` // by which plans have relays; null: not known yet
+	Outcomes  []OutcomeStatus    `json:"outcomes"`    // of techniques between sites, as frontals report them
+	Traffic   []traffic.Flow     `json:"traffic"`     // bytes between sites that passed proxies and gateways, by carrier
+	Reflector ReflectorStatus    `json:"reflector"`   // the broker's activity as a reflector
+	Counters  CounterStatus      `json:"counters"`
+	Audit     *audit.Status      `json:"audit,omitempty"` // of the audit log, if one is kept
+	Store     *store.Status      `json:"store,omitempty"` // where durable state is kept, if anywhere
 }
 
 // SiteStatus is one site. Since is when its frontal joined or, if the frontal is away, when it
@@ -82,7 +83,7 @@ func (b *Broker) Status() Status {
 	s := Status{
 		Audit: b.audit.Status(), Store: b.store.status(),
 		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting, Names: b.names.count(inv.Names),
-		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Reflector: b.reflectorStatus(), Counters: b.counters.status(b.sessions.begun()),
+		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Kinds: b.proxyKinds(now), Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Reflector: b.reflectorStatus(), Counters: b.counters.status(b.sessions.begun()),
 	}
 	for _, site := range inv.Sites {
 		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.bySite(site.Profile.Site, now)), Brokers: b.hosts.brokers(site.Profile.Site), Contested: b.contested(site.Profile.Site)}
@@ -139,7 +140,7 @@ func (a admin) Decide(ctx context.Context, req *controlpb.DecideRequest) (*contr
 		return nil, a.b.fail(err)
 	}
 	if len(req.GetWho()) == 0 && req.GetJob() == "" {
-		return a.b.plans.decide(a.b.log, asker, target, nil).msg, nil
+		return a.b.plans.decide(a.b.log, asker, target, a.b.proxyKinds(time.Now()), nil).msg, nil
 	}
 	plan, err := a.within(asker, target, req)
 	if err != nil {
@@ -175,7 +176,7 @@ func (a admin) within(asker, target *registry.Site, req *controlpb.DecideRequest
 	from, to := asker.Profile.Site, target.Profile.Site
 	p, q := a.b.policies.pair(from, to)
 	g := agree(from, p, to, q, req.Job, who, at)
-	msg := control.PlanToPB(decide.Within(asker.Profile, target.Profile, g))
+	msg := control.PlanToPB(decide.Within(asker.Profile, target.Profile, a.b.proxyKinds(time.Now()), g))
 	text, err := json.Marshal(g.Explain())
 	if err != nil {
 		return nil, err

@@ -216,8 +216,9 @@ func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Sessio
 
 // leave removes from the registry what an ended session registered.
 func (b *Broker) leave(h registry.Holder) {
-	b.registry.Leave(h, time.Now())
-	b.proxies.Leave(h)
+	now := time.Now()
+	b.registry.Leave(h, now)
+	b.proxies.Leave(h, now)
 }
 
 // entered is called after a session has entered something into the registry. If the session ended

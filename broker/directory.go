@@ -265,7 +265,7 @@ func (d directory) answer(asker *registry.Site, name overlay.ProcessName, e regi
 	}
 	e.Point.Local = netip.AddrPort{} // meaningful only inside its own site
 	answer := &controlpb.Answer{Point: control.PointToPB(e.Point)}
-	p := d.b.plans.decide(d.b.log, asker, e.Site, g)
+	p := d.b.plans.decide(d.b.log, asker, e.Site, d.b.proxyKinds(time.Now()), g)
 	answer.Plan = p.msg.Digest
 	return answer, p.msg
 }

@@ -389,7 +389,7 @@ func TestFailureBesideTheOneThatConnects(t *testing.T) {
 		"the one that connected": {[]OutcomeStatus{open, relay(80, 85)}, "failing", "relay: no answer", ""},
 		"it recovered":           {[]OutcomeStatus{relay(80, 70)}, "relay", "", ""},
 	} {
-		r := rowOfPair(siteOf("a", true, 1), siteOf("b", true, 1), c.outcomes)
+		r := rowOfPair(siteOf("a", true, 1), siteOf("b", true, 1), c.outcomes, nil)
 		if r.Kind != c.kind || r.Trouble != c.trouble || r.Beside != c.beside {
 			t.Errorf("%s: %s, trouble %q, beside %q", name, r.Kind, r.Trouble, r.Beside)
 		}

@@ -2,8 +2,10 @@ package broker
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/broker/registry"
@@ -14,7 +16,8 @@ import (
 )
 
 // planner caches the plans for pairs of sites, as restricted by policies. A plan is valid for the
-// two Site values it was made from; after one of them is replaced, the next query computes it anew.
+// two Site values and the kinds of proxies it was made from; after one of them is replaced, the next
+// query computes it anew.
 // The zero value is ready.
 type planner struct {
 	mu    sync.RWMutex // guards plans; not held while one is computed, so two callers may compute the same
@@ -29,6 +32,7 @@ type sitePair struct {
 // sitePlan is a decision with its message. The message is shared: do not modify it.
 type sitePlan struct {
 	asker, target *registry.Site
+	proxies       []decide.ProxyKind
 	overlay.Plan
 	msg *controlpb.Plan
 }
@@ -39,7 +43,7 @@ const maxPlans = 1 << 14
 
 // decide returns the plan for the pair, with the techniques that policies permit; g may be nil. It
 // logs a plan that is new or differs from the previous one.
-func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *policy.Agreement) *sitePlan {
+func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, proxies []decide.ProxyKind, g *policy.Agreement) *sitePlan {
 	pair := sitePair{asker: asker.Profile.Site, target: target.Profile.Site}
 	if g != nil {
 		pair.policy = g.Key()
@@ -47,10 +51,10 @@ func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *pol
 	pl.mu.RLock()
 	p := pl.plans[pair]
 	pl.mu.RUnlock()
-	if p != nil && p.asker == asker && p.target == target {
+	if p != nil && p.asker == asker && p.target == target && slices.Equal(p.proxies, proxies) && (p.proxies == nil) == (proxies == nil) {
 		return p
 	}
-	decided := &sitePlan{asker: asker, target: target, Plan: decide.Within(asker.Profile, target.Profile, g)}
+	decided := &sitePlan{asker: asker, target: target, proxies: proxies, Plan: decide.Within(asker.Profile, target.Profile, proxies, g)}
 	decided.msg = control.PlanToPB(decided.Plan)
 	if p == nil || p.msg.Digest != decided.msg.Digest {
 		log.Info("plan decided", "asker", pair.asker, "target", pair.target, "steps", decided.steps(), "rejected", decided.rejections())
@@ -62,6 +66,17 @@ func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *pol
 	}
 	pl.plans[pair] = decided
 	return decided
+}
+
+// proxiesJoin is how long after its start a broker does not know which proxies there are.
+const proxiesJoin = 2 * time.Minute
+
+// proxyKinds returns the kinds of proxies by which to plan, or nil while they may not have joined yet.
+func (b *Broker) proxyKinds(now time.Time) []decide.ProxyKind {
+	if now.Sub(b.started) < proxiesJoin {
+		return nil
+	}
+	return b.proxies.Kinds(now)
 }
 
 // step returns the plan's step for a technique, or nil.

@@ -35,7 +35,7 @@ func (g *grid) plansTo(from, to overlay.SiteID, t overlay.Technique) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	p := g.b.plans.decide(g.log, asker, target, nil)
+	p := g.b.plans.decide(g.log, asker, target, nil, nil)
 	if p.step(t) == nil {
 		p.Steps = append(p.Steps, overlay.Step{Technique: t, Reason: "the test says so"})
 	}

@@ -88,7 +88,7 @@ func TestResolve(t *testing.T) {
 	wantFault(t, "nobody", resp.Answers[2].Fault, overlay.ErrUnknownProcess,
 		fmt.Sprintf("process is not registered: rank 9 of job %s is not known to broker main", testJob))
 	plan, err := control.PlanFromPB(resp.Plans[0])
-	if want := decide.Decide(openA, closedB); err != nil || fmt.Sprint(plan) != fmt.Sprint(want) {
+	if want := decide.Decide(openA, closedB, nil); err != nil || fmt.Sprint(plan) != fmt.Sprint(want) {
 		t.Errorf("plan %v, %v, want %v", plan, err, want)
 	}
 	if resp.Answers[0].Plan != resp.Plans[0].Digest || resp.Answers[3].Plan != resp.Plans[0].Digest {
@@ -527,7 +527,7 @@ func TestSignalRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStatus(t, "proxy on another port", signalErr(g.ctx(), b, relayRequest()), overlay.ErrNoRelay,
-		"no proxy is available: none of the 1 proxies offers an address of port 443, and a site lets only that out")
+		"no proxy is available: no proxy offers an address of port 443, and a site lets only that out; add one to a proxy's advertise")
 	c.close()
 	testkit.Until(g.t, "sitec is away", func() bool { return g.b.Status().Sites[1].Connected == false })
 	since := g.b.Status().Sites[1].Since.UTC().Format(time.RFC3339)
@@ -794,6 +794,58 @@ func TestAdmin(t *testing.T) {
 	}
 	_, err = root.admin.Decide(g.ctx(), &controlpb.DecideRequest{Asker: "siteb", Target: "sitex"})
 	wantStatus(t, "unknown site", err, overlay.ErrUnknownSite, "site is not connected: sitex has not joined; does its frontal run, and reach the broker?")
+}
+
+// TestPlansGoByProxies: the relay leaves plans once the broker knows that no proxy joins the two sites, and comes back
+// with one that does. A failed dial and the status go by the same.
+func TestPlansGoByProxies(t *testing.T) {
+	g := newGrid(t)
+	g.tune = func(b *Broker) {
+		if kinds := b.proxyKinds(b.started); kinds != nil {
+			t.Errorf("the broker has just started: %+v", kinds)
+		}
+		b.started = b.started.Add(-proxiesJoin)
+	}
+	g.start()
+	g.frontal(openA, nil)
+	g.frontal(overlay.SiteProfile{Site: "siteb", Filter: overlay.FilterStateful, IPv6: true, IPv6Only: true}, nil)
+	root := g.adminPeer()
+	check := func(what, against string) {
+		t.Helper()
+		m, err := root.admin.Decide(g.ctx(), &controlpb.DecideRequest{Asker: "sitea", Target: "siteb"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := control.PlanFromPB(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range plan.Rejected {
+			if r.Technique == overlay.Relay && against != "" && strings.Contains(r.Reason, against) {
+				against = "" // as it should be
+			} else if r.Technique == overlay.Relay {
+				t.Errorf("%s: no relay: %s", what, r.Reason)
+			}
+		}
+		if against != "" {
+			t.Errorf("%s: planned %+v, rejected %+v", what, plan.Steps, plan.Rejected)
+		}
+		if row := rowOfPair(SiteStatus{Profile: openA}, SiteStatus{Profile: overlay.SiteProfile{Site: "siteb", IPv6: true, IPv6Only: true}}, nil, g.b.Status().Kinds); (row.Plan == "") != (len(plan.Steps) == 0) {
+			t.Errorf("%s: the status has %q, the plan %+v", what, row.Plan, plan.Steps)
+		}
+	}
+	check("no proxy", "no proxy has a session")
+	p := g.proxy("p1", "192.0.2.7:443")
+	check("a proxy with IPv4", "advertises an address of each")
+	offer := offerOf("p1", "192.0.2.7:443")
+	offer.Addresses = append(offer.Addresses, "[2001:db8::7]:443")
+	if _, err := p.relays.Offer(g.ctx(), offer); err != nil {
+		t.Fatal(err)
+	}
+	check("it has both", "")
+	p.close()
+	<-p.s.Done()
+	check("it restarts", "")
 }
 
 // A call that arrives while its session ends must not register anything that would never be

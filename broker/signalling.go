@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -219,7 +220,7 @@ func (d directory) permitTechnique(in *signalRequest, asker overlay.AccessPoint)
 		}
 		in.allowed = g.Allowances(in.asker.Job, [2]overlay.Principal{in.principal, in.entry.Point.Principal})
 	}
-	p := d.b.plans.decide(d.b.log, in.askerSite, in.entry.Site, g)
+	p := d.b.plans.decide(d.b.log, in.askerSite, in.entry.Site, d.b.proxyKinds(time.Now()), g)
 	step := p.step(in.technique)
 	if step == nil {
 		if g != nil && g.Without(in.technique) != "" {
@@ -285,10 +286,11 @@ func (d directory) arrange(in *signalRequest) (*controlpb.Signal, *controlpb.Ass
 	default:
 		return message, nil, nil
 	}
-	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
 	asker, target := in.askerSite.Profile, in.entry.Site.Profile
-	need := registry.Need{Site: in.askerSite.Profile.Site, Node: in.askerNode, Now: time.Now(), OtherThan: in.otherThan, Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only,
-		Prefer4: !asker.IPv6 && !asker.IPv6Only || !target.IPv6 && !target.IPv6Only}
+	need := registry.Need{
+		Site: asker.Site, Node: in.askerNode, Now: time.Now(), OtherThan: in.otherThan, Proxy: decide.NeedOf(asker, target),
+		Prefer4: !asker.IPv6 && !asker.IPv6Only || !target.IPv6 && !target.IPv6Only,
+	}
 	if len(in.allowed) > 0 {
 		// If both ends have an allowance, the owner of the site whose name sorts first, so that the
 		// choice does not depend on which end asks.

@@ -85,7 +85,7 @@ func viewGrid(s Status, hosts hostLister, now time.Time) gridView {
 	for _, site := range firstOf(sites, &v.MoreSites) {
 		v.SiteRows = append(v.SiteRows, siteRow{site, firewall(site.Profile), hostsText(site.Hosts, hosts(site.Profile.Site)), brokersText(site, s.Broker)})
 	}
-	pairs := pairRows(sites, s.Outcomes)
+	pairs := pairRows(sites, s.Outcomes, s.Kinds)
 	addTraffic(pairs, s.Traffic)
 	v.Map = drawMap(v.Status, pairs, hosts)
 	v.Pairs = firstOf(pairs, &v.MorePairs)
@@ -173,7 +173,7 @@ func firewall(p overlay.SiteProfile) string {
 // pairRows returns the ordered pairs of sites: those with outcomes first, then those that are only
 // planned, both by name. Beyond maxMapSites sites the planned ones are left out: there would be too
 // many plans to compute.
-func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
+func pairRows(sites []SiteStatus, outcomes []OutcomeStatus, proxies []decide.ProxyKind) []pairRow {
 	known := map[overlay.SiteID]SiteStatus{}
 	for _, s := range sites {
 		known[s.Profile.Site] = s
@@ -206,7 +206,7 @@ func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
 	})
 	var rows []pairRow
 	for _, pair := range pairs {
-		rows = append(rows, rowOfPair(known[pair.asker], known[pair.target], reported[pair]))
+		rows = append(rows, rowOfPair(known[pair.asker], known[pair.target], reported[pair], proxies))
 		if len(rows) >= 4*maxRows {
 			break // a page shows no more
 		}
@@ -215,8 +215,8 @@ func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
 }
 
 // rowOfPair describes how one site connects to another.
-func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus) pairRow {
-	row := pairRow{Asker: asker.Profile.Site, Target: target.Profile.Site, plan: decide.Decide(asker.Profile, target.Profile)}
+func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus, proxies []decide.ProxyKind) pairRow {
+	row := pairRow{Asker: asker.Profile.Site, Target: target.Profile.Site, plan: decide.Decide(asker.Profile, target.Profile, proxies)}
 	if len(row.plan.Steps) > 0 {
 		row.Plan, row.Why = row.plan.Steps[0].Technique.String(), row.plan.Steps[0].Reason
 	}
@@ -319,7 +319,7 @@ func viewPair(s Status, latest []outcome, asker, target overlay.SiteID, now time
 		}
 	}
 	v.Ends = []siteRow{{SiteStatus: v.Asker, Firewall: firewall(v.Asker.Profile)}, {SiteStatus: v.Target, Firewall: firewall(v.Target.Profile)}}
-	rows := []pairRow{rowOfPair(v.Asker, v.Target, there), rowOfPair(v.Target, v.Asker, back)}
+	rows := []pairRow{rowOfPair(v.Asker, v.Target, there, s.Kinds), rowOfPair(v.Target, v.Asker, back, s.Kinds)}
 	addTraffic(rows, s.Traffic)
 	v.Row = rows[0]
 	for _, f := range s.Traffic {

@@ -2,8 +2,6 @@ package decide
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -11,14 +9,15 @@ import (
 // Decide returns how processes of the asker's site connect to processes of the target's: the
 // techniques to try, in order, each with its reason, and why each other one is left out. Every
 // technique appears exactly once, in Steps or in Rejected. It is a pure function of the two
-// profiles; the reasons name the site and its rule, so that an admin knows which line to change.
+// profiles and the kinds of proxies, nil if these are not known; the reasons name the site and its
+// rule, so that an admin knows which line to change.
 //
 // Nodes of one site reach each other directly, and the only technique that an admin can forbid
 // there is the relay, because it takes data out of the site. The other techniques are for a node
 // that found no free port in the site's range.
-func Decide(asker, target overlay.SiteProfile) overlay.Plan {
+func Decide(asker, target overlay.SiteProfile, proxies []ProxyKind) overlay.Plan {
 	plan := overlay.Plan{Asker: asker.Site, Target: target.Site}
-	p := pair{asker: asker, target: target}
+	p := pair{asker: asker, target: target, proxies: proxies}
 	for _, t := range overlay.Techniques() {
 		v := p.judge(t)
 		if !v.take {
@@ -35,6 +34,7 @@ func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 // pair is the state of Decide as it goes through the techniques in order of preference.
 type pair struct {
 	asker, target overlay.SiteProfile
+	proxies       []ProxyKind
 	dials         bool // a technique by which the asker dials the target was taken
 	reached       bool // a technique by which either end dials the other was taken
 }
@@ -255,31 +255,4 @@ func (p pair) fullNAT() string {
 		}
 	}
 	return ""
-}
-
-// relay works wherever both sites can connect to port 443 of a public host.
-func (p pair) relay() verdict {
-	var inTLS []string // sites that let nothing but TLS out
-	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
-		switch s.Egress {
-		case overlay.EgressAny, overlay.Egress443, overlay.EgressHTTPProxy:
-		case overlay.EgressTLS443, overlay.EgressHTTPProxyTLS:
-			if !slices.Contains(inTLS, string(s.Site)) {
-				inTLS = append(inTLS, string(s.Site))
-			}
-		default:
-			return reject("%s, so that no proxy can be reached", egressLimit(s))
-		}
-	}
-	how := ""
-	if len(inTLS) > 0 {
-		how = fmt.Sprintf(" (%s inside of TLS)", strings.Join(inTLS, " and "))
-	}
-	if p.sameSite() {
-		return take("%s can reach a proxy on port 443%s, should its nodes not reach each other", p.asker.Site, how)
-	}
-	if p.asker.IPv6Only != p.target.IPv6Only {
-		return take("both sites can reach a proxy on port 443%s that has IPv4 and IPv6", how)
-	}
-	return take("both sites can reach a proxy on port 443%s", how)
 }

@@ -188,7 +188,7 @@ func scramble(rng *rand.Rand, p overlay.SiteProfile) overlay.SiteProfile {
 
 func checkPlan(t *testing.T, a, b overlay.SiteProfile) {
 	t.Helper()
-	plan := Decide(a, b)
+	plan := Decide(a, b, nil)
 	fail := func(format string, args ...any) {
 		t.Errorf("%s\nasker  %+v\ntarget %+v\nplan   %+v", fmt.Sprintf(format, args...), a, b, plan)
 	}
@@ -246,7 +246,7 @@ func TestDecideSameSite(t *testing.T) {
 		"all forbidden": {overlay.SiteProfile{Forbidden: overlay.Techniques()}, []overlay.Step{{Technique: overlay.Direct}, {Technique: overlay.Reversed}}},
 	} {
 		tc.profile.Site = "sitea"
-		plan := Decide(tc.profile, tc.profile)
+		plan := Decide(tc.profile, tc.profile, nil)
 		for i := range plan.Steps {
 			if plan.Steps[i].Reason == "" {
 				t.Errorf("%s: %v without a reason", name, plan.Steps[i].Technique)
@@ -280,7 +280,7 @@ func TestPlanTable(t *testing.T) {
 	var b strings.Builder
 	for _, asker := range kinds {
 		for _, target := range kinds {
-			plan := Decide(preset(t, asker, "sitea"), preset(t, target, "siteb"))
+			plan := Decide(preset(t, asker, "sitea"), preset(t, target, "siteb"), nil)
 			fmt.Fprintf(&b, "%s -> %s\n", asker, target)
 			for i, s := range plan.Steps {
 				via := ""
@@ -382,7 +382,7 @@ func TestDecideIPv6Only(t *testing.T) {
 		{open, both, "reversed relay", "need no more than one of them to dial"},
 		{four, open, "relay", "open has nothing but IPv6, and four none of it"},
 	} {
-		plan := Decide(tc.a, tc.b)
+		plan := Decide(tc.a, tc.b, nil)
 		var got []string
 		for _, s := range plan.Steps {
 			name := s.Technique.String()
@@ -424,7 +424,7 @@ func TestDecideByProtocol(t *testing.T) {
 		{"both symmetric", dependent, overlay.NAT{}, "relay"},
 	} {
 		var got []string
-		for _, s := range Decide(site("sitea", tc.tcp, tc.udp), site("siteb", tc.tcp, tc.udp)).Steps {
+		for _, s := range Decide(site("sitea", tc.tcp, tc.udp), site("siteb", tc.tcp, tc.udp), nil).Steps {
 			got = append(got, s.Technique.String())
 		}
 		if strings.Join(got, " ") != tc.want {
@@ -436,7 +436,7 @@ func TestDecideByProtocol(t *testing.T) {
 func BenchmarkDecide(b *testing.B) {
 	a, t := preset(b, "no-route/egress-443", "sitea"), preset(b, "stateful", "siteb")
 	for b.Loop() {
-		Decide(a, t)
+		Decide(a, t, nil)
 	}
 }
 
@@ -468,18 +468,18 @@ func TestAddedTechnique(t *testing.T) {
 	const added overlay.Technique = 20
 	defer overlay.Register(added, "test", overlay.AskerDials, 25)()
 	a, b := preset(t, "open", "sitea"), preset(t, "open", "siteb")
-	if plan := Decide(a, b); !slices.ContainsFunc(plan.Rejected, func(r overlay.Rejection) bool { return r.Technique == added && r.Reason == "not known to this broker" }) {
+	if plan := Decide(a, b, nil); !slices.ContainsFunc(plan.Rejected, func(r overlay.Rejection) bool { return r.Technique == added && r.Reason == "not known to this broker" }) {
 		t.Errorf("without a row: %+v", plan)
 	}
 	judges[added] = func(p pair) verdict { return take("%s has it", p.target.Site) }
 	defer delete(judges, added)
-	plan := Decide(a, b)
+	plan := Decide(a, b, nil)
 	i := slices.IndexFunc(plan.Steps, func(s overlay.Step) bool { return s.Technique == added })
 	if i < 1 || plan.Steps[i-1].Technique != overlay.Direct || plan.Steps[i].Reason != "siteb has it" || i+1 == len(plan.Steps) || plan.Steps[i+1].Technique <= overlay.PortRange {
 		t.Errorf("with one: %+v", plan.Steps)
 	}
 	a.Forbidden = []overlay.Technique{added}
-	if plan := Decide(a, b); slices.ContainsFunc(plan.Steps, func(s overlay.Step) bool { return s.Technique == added }) {
+	if plan := Decide(a, b, nil); slices.ContainsFunc(plan.Steps, func(s overlay.Step) bool { return s.Technique == added }) {
 		t.Errorf("forbidden: %+v", plan.Steps)
 	}
 }
@@ -495,7 +495,7 @@ func TestFullNAT(t *testing.T) {
 		if pair[0].Site == pair[1].Site {
 			pair[1].Site = "other"
 		}
-		plan := Decide(pair[0], pair[1])
+		plan := Decide(pair[0], pair[1], nil)
 		if len(plan.Steps) != 1 || plan.Steps[0].Technique != overlay.Relay {
 			t.Errorf("%s to %s: %+v", pair[0].Site, pair[1].Site, plan.Steps)
 		}
@@ -503,11 +503,11 @@ func TestFullNAT(t *testing.T) {
 			t.Errorf("%s to %s: %s", pair[0].Site, pair[1].Site, why)
 		}
 	}
-	if plan := Decide(full, full); plan.Steps[0].Technique != overlay.Direct {
+	if plan := Decide(full, full, nil); plan.Steps[0].Technique != overlay.Direct {
 		t.Errorf("within the site: %+v", plan.Steps)
 	}
 	full.Forbidden = []overlay.Technique{overlay.Relay}
-	if plan := Decide(full, open); len(plan.Steps) == 0 {
+	if plan := Decide(full, open, nil); len(plan.Steps) == 0 {
 		t.Error("no relay is possible, and nothing else is tried")
 	}
 }

@@ -97,7 +97,7 @@ func TestDecideBothVersions(t *testing.T) {
 		a.Site = "sitea"
 		for _, b := range all {
 			b.Site = "siteb"
-			plan := Decide(a, b)
+			plan := Decide(a, b, nil)
 			type way struct{ four, six bool }
 			direct := way{dialled(overFour(a), overFour(b)), dialled(overSix(a), overSix(b))}
 			back := way{dialled(overFour(b), overFour(a)), dialled(overSix(b), overSix(a))}
@@ -151,7 +151,7 @@ func TestDecideIPv6Reasons(t *testing.T) {
 		{old, open, overlay.Direct, "sitea lets no connection in; sitea lets"},
 	} {
 		got := ""
-		for _, r := range Decide(tc.asker, tc.target).Rejected {
+		for _, r := range Decide(tc.asker, tc.target, nil).Rejected {
 			if r.Technique == tc.against {
 				got = r.Reason
 			}

@@ -73,7 +73,7 @@ func TestDecidePrivateAddresses(t *testing.T) {
 		"dialled back":                  {at(open, "10.1.0.5"), at(closed, ""), append([]overlay.Technique{overlay.Reversed}, both...), nil},
 	} {
 		tc.asker.Site, tc.target.Site = "sitea", "siteb"
-		plan := Decide(tc.asker, tc.target)
+		plan := Decide(tc.asker, tc.target, nil)
 		for _, tech := range tc.without {
 			if why, taken := has(plan, tech); taken || !strings.Contains(why, "private") {
 				t.Errorf("%s: %v is taken: %t (%s)", name, tech, taken, why)
@@ -87,7 +87,7 @@ func TestDecidePrivateAddresses(t *testing.T) {
 	}
 	one := at(closed, "10.1.0.5")
 	one.Site = "sitea"
-	if why, taken := has(Decide(one, one), overlay.Direct); !taken {
+	if why, taken := has(Decide(one, one, nil), overlay.Direct); !taken {
 		t.Errorf("within a site: %s", why)
 	}
 }
@@ -110,7 +110,7 @@ func TestDecideLowPorts(t *testing.T) {
 	} {
 		a := overlay.SiteProfile{Site: "sitea", Egress: tc.egress}
 		b := overlay.SiteProfile{Site: "siteb", Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: tc.first, Last: tc.last}, HighPortsOnly: tc.high, GatewayOnly: tc.gateway}
-		if why, taken := has(Decide(a, b), overlay.PortRange); taken != tc.want {
+		if why, taken := has(Decide(a, b, nil), overlay.PortRange); taken != tc.want {
 			t.Errorf("%s: taken: %t (%s)", name, taken, why)
 		}
 	}
@@ -121,7 +121,7 @@ func TestDecideSmallMTU(t *testing.T) {
 	for mtu, want := range map[uint16]bool{0: true, 576: false, 1227: false, 1228: true, 1400: true} {
 		a := overlay.SiteProfile{Site: "sitea", Filter: overlay.FilterStateful, UDP: true, MTU: mtu}
 		b := overlay.SiteProfile{Site: "siteb", Filter: overlay.FilterStateful, UDP: true}
-		for _, plan := range []overlay.Plan{Decide(a, b), Decide(b, a)} {
+		for _, plan := range []overlay.Plan{Decide(a, b, nil), Decide(b, a, nil)} {
 			if why, taken := has(plan, overlay.HolePunching); taken != want {
 				t.Errorf("MTU %d: taken: %t (%s)", mtu, taken, why)
 			}
@@ -141,7 +141,7 @@ func TestPlannedOpensAreTried(t *testing.T) {
 		a, b := scramble(rng, base[rng.IntN(len(base))]), scramble(rng, base[rng.IntN(len(base))])
 		a.Site, b.Site = "sitea", "siteb"
 		a.HighPortsOnly, b.HighPortsOnly = rng.IntN(2) == 0, rng.IntN(2) == 0
-		if _, taken := has(Decide(a, b), overlay.SimultaneousOpen); !taken {
+		if _, taken := has(Decide(a, b, nil), overlay.SimultaneousOpen); !taken {
 			continue
 		}
 		planned++

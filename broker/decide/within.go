@@ -9,9 +9,9 @@ import (
 
 // Within is Decide without the techniques that policies withhold, as if an admin had forbidden
 // them; so techniques that would have been pointless beside those are taken.
-func Within(asker, target overlay.SiteProfile, g *policy.Agreement) overlay.Plan {
+func Within(asker, target overlay.SiteProfile, proxies []ProxyKind, g *policy.Agreement) overlay.Plan {
 	if g == nil {
-		return Decide(asker, target)
+		return Decide(asker, target, proxies)
 	}
 	within := asker
 	within.Forbidden = slices.Clone(asker.Forbidden)
@@ -20,7 +20,7 @@ func Within(asker, target overlay.SiteProfile, g *policy.Agreement) overlay.Plan
 			within.Forbidden = append(within.Forbidden, t)
 		}
 	}
-	plan := Decide(within, target)
+	plan := Decide(within, target, proxies)
 	for i, r := range plan.Rejected {
 		if why := g.Without(r.Technique); why != "" {
 			plan.Rejected[i].Reason = why

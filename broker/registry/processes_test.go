@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -361,7 +362,7 @@ func TestMemoryIsRaceFree(t *testing.T) {
 				m.Join(overlay.SiteProfile{Site: site}, h, now)
 				m.Register(h, []overlay.AccessPoint{pointOf(site, rank(uint32(i%8)), overlay.Generation(i))})
 				proxies.Offer(proxyOffer(string(site), 443, 0, 10), h+100)
-				proxies.Assign(LeastLoaded, Need{Only443: true})
+				proxies.Assign(LeastLoaded, Need{Proxy: decide.Need{Only443: true}})
 				m.Lookup(nil, []overlay.ProcessName{rank(0), rank(1)})
 				if i%10 == 0 {
 					m.Leave(h, now)
@@ -383,7 +384,7 @@ func TestMemoryIsRaceFree(t *testing.T) {
 	wg.Wait()
 	for g := range 4 {
 		m.Leave(Holder(g+1), at(0))
-		proxies.Leave(Holder(g + 101))
+		proxies.Leave(Holder(g+101), at(0))
 	}
 	m.Expire(at(24 * time.Hour))
 	if m.processes != 0 || len(m.jobs) != 0 || len(m.sites) != 0 || len(m.holders) != 0 || len(proxies.proxies) != 0 || m.waiting != 0 {

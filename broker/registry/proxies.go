@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -20,10 +21,20 @@ type Proxies struct {
 	mu      sync.RWMutex // guards the fields below, and the proxies' states
 	max     int
 	proxies map[string]*proxyState // by name
-	choices uint64                 // number of the latest choice: among equal proxies the one that was chosen longest ago is next
+	kinds   map[decide.ProxyKind]*kind
+	choices uint64 // number of the latest choice: among equal proxies the one that was chosen longest ago is next
 
 	failing map[failingKey]*siteFailing // also of proxies without a session, which may be back; at most maxFailing
 }
+
+// kind is how many proxies of a kind have a session, and when the last of them left.
+type kind struct {
+	count int
+	left  time.Time
+}
+
+// kindLife is how long a kind of proxy counts when none has a session any more: one that is restarted is soon back.
+const kindLife = 2 * time.Minute
 
 // A proxy that did not carry a link is not chosen for firstFailing, and twice as long each time after that, while there
 // is another: for links of the node that says so, and for those of its site once a second node has said so meanwhile.
@@ -158,7 +169,7 @@ func (x *Proxies) Worked(proxy string) {
 
 // NewProxies returns an empty set of at most max proxies.
 func NewProxies(max int) *Proxies {
-	return &Proxies{max: max, proxies: make(map[string]*proxyState), failing: make(map[failingKey]*siteFailing)}
+	return &Proxies{max: max, proxies: make(map[string]*proxyState), kinds: make(map[decide.ProxyKind]*kind), failing: make(map[failingKey]*siteFailing)}
 }
 
 // SetMax changes the maximum number for new proxies. Proxies beyond it stay.
@@ -179,7 +190,13 @@ func (x *Proxies) Offer(offer Offer, holder Holder) (replaced Holder, err error)
 		}
 		p = new(proxyState)
 		x.proxies[offer.Name] = p
+	} else {
+		x.kinds[p.offer.kind()].count--
 	}
+	if x.kinds[offer.kind()] == nil {
+		x.kinds[offer.kind()] = new(kind)
+	}
+	x.kinds[offer.kind()].count++
 	if p.holder != holder {
 		replaced = p.holder
 	}
@@ -194,13 +211,12 @@ func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	candidates := make([]candidate, 0, len(x.proxies))
-	older, single := 0, 0
+	older := 0
+	var kinds []decide.ProxyKind
 	for name, p := range x.proxies {
+		kinds = append(kinds, p.offer.kind())
 		switch {
-		case need.Only443 && !p.offer.on443():
-			continue
-		case !p.offer.reaches(need):
-			single++
+		case need.Proxy.Unmet(kinds[len(kinds)-1:]) != "":
 			continue
 		case need.Owner != "" && !p.offer.Limited:
 			older++
@@ -210,13 +226,11 @@ func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
 			name: name, load: p.offer.Live + p.pending, capacity: p.offer.Capacity, measured: p.measured(), draining: p.offer.Draining, last: p.last,
 		})
 	}
-	switch {
-	case len(candidates) == 0 && older > 0:
+	if why := need.Proxy.Unmet(kinds); why != "" {
+		return Offer{}, fmt.Errorf("%w: %s", overlay.ErrNoRelay, why)
+	}
+	if len(candidates) == 0 {
 		return Offer{}, fmt.Errorf("%w: a policy limits the link, and the %d proxies that it could use are older than such limits", overlay.ErrNoRelay, older)
-	case len(candidates) == 0 && single > 0:
-		return Offer{}, fmt.Errorf("%w: a site has nothing but IPv6, and none of the %d proxies that it could use advertises an address of each version of IP that the two sites have; add both to a proxy's advertise", overlay.ErrNoRelay, single)
-	case len(candidates) == 0 && len(x.proxies) > 0:
-		return Offer{}, fmt.Errorf("%w: none of the %d proxies offers an address of port 443, and a site lets only that out", overlay.ErrNoRelay, len(x.proxies))
 	}
 	if need.Prefer4 {
 		candidates = preferred(candidates, func(c candidate) bool { return x.proxies[c.name].offer.hasIPv4() })
@@ -262,10 +276,33 @@ func (x *Proxies) List() []Proxy {
 }
 
 // Leave marks the end of a session: its proxy is removed.
-func (x *Proxies) Leave(holder Holder) {
+func (x *Proxies) Leave(holder Holder, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	maps.DeleteFunc(x.proxies, func(_ string, p *proxyState) bool { return p.holder == holder })
+	for name, p := range x.proxies {
+		if p.holder != holder {
+			continue
+		}
+		delete(x.proxies, name)
+		k := x.kinds[p.offer.kind()]
+		if k.count--; k.count == 0 {
+			k.left = now
+		}
+	}
+}
+
+// Kinds returns the kinds of proxies that have a session, or had one lately, in a fixed order; not nil.
+func (x *Proxies) Kinds(now time.Time) []decide.ProxyKind {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	kinds := []decide.ProxyKind{}
+	for i := range 8 {
+		p := decide.ProxyKind{Port443: i&1 > 0, IPv4: i&2 > 0, IPv6: i&4 > 0}
+		if k := x.kinds[p]; k != nil && (k.count > 0 || now.Sub(k.left) < kindLife) {
+			kinds = append(kinds, p)
+		}
+	}
+	return kinds
 }
 
 // Inventory returns a summary of the proxies, by name.
@@ -301,10 +338,8 @@ type Need struct {
 	Node string         // of the asker
 	Now  time.Time
 
-	Only443 bool // an address with port 443
-	IPv4    bool // an IPv4 address; considered only with IPv6
-	IPv6    bool // an IPv6 address
-	Prefer4 bool // an IPv4 address if any proxy has one: a site is not known to have IPv6
+	Proxy   decide.Need // which proxies do
+	Prefer4 bool        // an IPv4 address if any proxy has one: a site is not known to have IPv6
 
 	OtherThan string // not this proxy, which is in doubt, nor one that failed; "": any
 	Owner     string // that it enforces policy allowances, all links of this owner on one proxy; "": no allowance
@@ -343,14 +378,12 @@ func (o Offer) ProxyTime(now time.Time) time.Time {
 // port443 is the only port that a site with restricted egress lets out.
 const port443 = 443
 
-// on443 reports whether a site that lets only port 443 out can reach the proxy.
-func (o Offer) on443() bool {
-	return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return a.Port() == port443 })
-}
-
-// reaches reports whether the proxy has an address of each IP version that the need names.
-func (o Offer) reaches(n Need) bool {
-	return !n.IPv6 || o.has(netip.Addr.Is6) && (!n.IPv4 || o.hasIPv4())
+// kind returns which sites can reach the proxy.
+func (o Offer) kind() decide.ProxyKind {
+	return decide.ProxyKind{
+		Port443: slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return a.Port() == port443 }),
+		IPv4:    o.hasIPv4(), IPv6: o.has(netip.Addr.Is6),
+	}
 }
 
 func (o Offer) hasIPv4() bool { return o.has(netip.Addr.Is4) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -26,7 +27,7 @@ func TestAssignPrefersIPv4(t *testing.T) {
 	}{
 		{Need{}, "six"}, // less busy
 		{Need{Prefer4: true}, "four"},
-		{Need{Prefer4: true, Only443: true}, "six"}, // there is no other
+		{Need{Prefer4: true, Proxy: decide.Need{Only443: true}}, "six"}, // there is no other
 	} {
 		if o, err := m.Assign(LeastLoaded, tc.need); err != nil || o.Name != tc.want {
 			t.Errorf("%+v: %v, %v, want %s", tc.need, o.Name, err, tc.want)
@@ -34,28 +35,56 @@ func TestAssignPrefersIPv4(t *testing.T) {
 	}
 }
 
+// TestKinds: a kind of proxy counts while one has a session, and for a while after that.
+func TestKinds(t *testing.T) {
+	m := NewProxies(10)
+	start := time.Unix(1000, 0)
+	check := func(what string, now time.Time, want ...decide.ProxyKind) {
+		t.Helper()
+		if got := m.Kinds(now); got == nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	four := proxyOffer("p1", 443, 0, 2)
+	both := proxyOffer("p2", 8443, 0, 2)
+	both.Addresses = append(both.Addresses, netip.MustParseAddrPort("[2001:db8::1]:443"))
+	only4, with6 := decide.ProxyKind{Port443: true, IPv4: true}, decide.ProxyKind{Port443: true, IPv4: true, IPv6: true}
+	check("none", start)
+	m.Offer(four, 1)
+	m.Offer(both, 2)
+	m.Offer(both, 2)
+	check("two", start, only4, with6)
+	m.Leave(2, start)
+	check("one restarts", start.Add(kindLife-1), only4, with6)
+	check("and does not come back", start.Add(kindLife), only4)
+	m.Offer(both, 3)
+	both.Addresses = four.Addresses
+	m.Offer(both, 3)
+	check("its admin removed an address", start.Add(kindLife), only4)
+}
+
 func TestAssign(t *testing.T) {
 	m := NewProxies(10)
 	_, err := m.Assign(LeastLoaded, Need{})
 	wantErr(t, "no proxy", err, overlay.ErrNoRelay, "no proxy is available: no proxy has a session with the broker; start one, or look at its log")
 	m.Offer(proxyOffer("p1", 8443, 0, 2), 11)
-	_, err = m.Assign(LeastLoaded, Need{Only443: true})
-	wantErr(t, "no 443", err, overlay.ErrNoRelay, "no proxy is available: none of the 1 proxies offers an address of port 443, and a site lets only that out")
-	_, err = m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true})
-	wantErr(t, "no IPv6", err, overlay.ErrNoRelay, "no proxy is available: a site has nothing but IPv6, and none of the 1 proxies that it could use advertises an address of each version of IP that the two sites have; add both to a proxy's advertise")
+	_, err = m.Assign(LeastLoaded, Need{Proxy: decide.Need{Only443: true}})
+	wantErr(t, "no 443", err, overlay.ErrNoRelay, "no proxy is available: no proxy offers an address of port 443, and a site lets only that out; add one to a proxy's advertise")
+	_, err = m.Assign(LeastLoaded, Need{Proxy: decide.Need{IPv6: true, IPv4: true}})
+	wantErr(t, "no IPv6", err, overlay.ErrNoRelay, "no proxy is available: one site has nothing but IPv6, the other has IPv4, and no proxy that they can reach advertises an address of each; add both to a proxy's advertise")
 	six := netip.MustParseAddrPort("[2001:db8::1]:443")
 	m.Offer(Offer{Name: "p3", Addresses: []netip.AddrPort{six}, Capacity: 9}, 13)
-	if o, err := m.Assign(LeastLoaded, Need{IPv6: true}); err != nil || o.Name != "p3" {
+	if o, err := m.Assign(LeastLoaded, Need{Proxy: decide.Need{IPv6: true}}); err != nil || o.Name != "p3" {
 		t.Errorf("IPv6 alone: %v, %v", o.Name, err)
 	}
-	if o, err := m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true}); err == nil {
+	if o, err := m.Assign(LeastLoaded, Need{Proxy: decide.Need{IPv6: true, IPv4: true}}); err == nil {
 		t.Errorf("both: %v", o.Name)
 	}
 	m.Offer(Offer{Name: "p3", Addresses: append(proxyOffer("", 443, 0, 0).Addresses, six), Capacity: 9}, 13)
-	if o, err := m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true}); err != nil || o.Name != "p3" {
+	if o, err := m.Assign(LeastLoaded, Need{Proxy: decide.Need{IPv6: true, IPv4: true}}); err != nil || o.Name != "p3" {
 		t.Errorf("both: %v, %v", o.Name, err)
 	}
-	m.Leave(13)
+	m.Leave(13, time.Time{})
 	m.Offer(proxyOffer("p2", 443, 0, 2), 12)
 	var names []string
 	for range 4 {
@@ -71,12 +100,12 @@ func TestAssign(t *testing.T) {
 	_, err = m.Assign(RoundRobin, Need{})
 	wantErr(t, "full", err, overlay.ErrOverloaded, "overloaded: all 2 proxies are full or draining; start another or raise their capacity")
 	m.Offer(proxyOffer("p2", 443, 1, 2), 12) // one link ended
-	if o, err := m.Assign(LeastLoaded, Need{Only443: true}); err != nil || o.Name != "p2" {
+	if o, err := m.Assign(LeastLoaded, Need{Proxy: decide.Need{Only443: true}}); err != nil || o.Name != "p2" {
 		t.Errorf("%v, %v", o.Name, err)
 	}
-	m.Leave(12) // dead
+	m.Leave(12, time.Time{}) // dead
 	m.Offer(proxyOffer("p1", 8443, 0, 2), 13)
-	m.Leave(11) // the session that 13 replaced
+	m.Leave(11, time.Time{}) // the session that 13 replaced
 	if o, err := m.Assign(RoundRobin, Need{}); err != nil || o.Name != "p1" {
 		t.Errorf("%v, %v", o.Name, err)
 	}
@@ -117,7 +146,7 @@ func TestSilentProxy(t *testing.T) {
 			}
 			gets("a", "a1", "good", now)
 			gets("b", "a1", "silent", now)
-			x.Leave(1)
+			x.Leave(1, time.Time{})
 			offerOf(t, x, "silent", 1<<31, 1)
 			now = now.Add(length - 1)
 			gets("a", "a1", "good", now)
@@ -125,7 +154,7 @@ func TestSilentProxy(t *testing.T) {
 			gets("a", "a1", "silent", now)
 		}
 		x.Failed(by, "silent", now)
-		x.Leave(2)
+		x.Leave(2, time.Time{})
 		if got, err := x.Assign(LeastLoaded, Need{Site: "a", Node: "a1", Now: now}); err != nil || got.Name != "silent" {
 			t.Errorf("the only one: %s, %v", got.Name, err)
 		}

@@ -21,7 +21,8 @@ type Answer struct {
 // separate: a plan applies to a job's links with a site, since policies may treat jobs differently,
 // so a new plan applies at once to all processes of the job at the target's site. Faults are not
 // cached: the most common one, a process that is not registered yet, is soon over, and sharing one
-// request among all callers keeps the load on the broker low. Proxy assignments are not cached
+// request among all callers keeps the load on the broker low. Nor is a plan without a step, since one
+// proxy that joins gives it one. Proxy assignments are not cached
 // either, since each is for one link.
 type cache struct {
 	maxAge time.Duration
@@ -73,7 +74,7 @@ func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (Answer, 
 	}
 	a := Answer{Name: name, Point: e.point}
 	if site := overlay.SiteID(e.point.Site); site != c.own {
-		if a.Plan, ok = c.plans.Get(planFor{site, name.Job}); !ok {
+		if a.Plan, ok = c.plans.Get(planFor{site, name.Job}); !ok || !old && len(a.Plan.Steps) == 0 {
 			return Answer{}, false
 		}
 	}

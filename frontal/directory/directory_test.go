@@ -74,6 +74,20 @@ func TestNewPlanServesAllOfASite(t *testing.T) {
 	}
 }
 
+// TestEmptyPlanIsNotKept: a plan without a step may have one soon, by a proxy that joins.
+func TestEmptyPlanIsNotKept(t *testing.T) {
+	c := newCache("sitea", 10, time.Minute)
+	a := answerFor(0, 1, "siteb")
+	a.Plan = control.PlanToPB(overlay.Plan{Asker: "sitea", Target: "siteb"})
+	c.put(a, epoch0)
+	if _, ok := c.get(proc(0), epoch0, false); ok {
+		t.Error("it answers")
+	}
+	if _, ok := c.get(proc(0), epoch0, true); !ok {
+		t.Error("not given while the broker is away")
+	}
+}
+
 func local(rank uint32, generation overlay.Generation, node string) overlay.AccessPoint {
 	return overlay.AccessPoint{Process: proc(rank), Generation: generation, Node: overlay.NodeID{Site: "sitea", Name: node}, Local: netip.MustParseAddrPort("10.1.0.5:4000")}
 }

@@ -225,7 +225,7 @@ func TestDecisionAgreesOverIPv6(t *testing.T) {
 				continue
 			}
 			pairs++
-			for _, complaint := range disagreements(known, decide.Decide(six(a, "sitea"), six(b, "siteb"))) {
+			for _, complaint := range disagreements(known, decide.Decide(six(a, "sitea"), six(b, "siteb"), nil)) {
 				t.Errorf("%s to %s: %s", a, b, complaint)
 			}
 		}
@@ -264,7 +264,7 @@ func meet(t *testing.T, asker, target string, privileged bool) (Pair, overlay.Pl
 	if !privileged {
 		known = known.Unprivileged()
 	}
-	return known, decide.Decide(profile(t, asker, "sitea", privileged), profile(t, target, "siteb", privileged))
+	return known, decide.Decide(profile(t, asker, "sitea", privileged), profile(t, target, "siteb", privileged), nil)
 }
 
 // For every technique there is a pair in the matrix that nothing else connects without a relay. An
