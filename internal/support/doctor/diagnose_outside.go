@@ -113,9 +113,7 @@ func outside(o Observations) []Finding {
 	}
 	blocked := false
 	if onlySix(o) {
-		return append(all, Finding{Layer: "TCP", Target: "outside, over IPv4", Status: Passed, Class: OK,
-			Evidence: fmt.Sprintf("no route to %v; over IPv6 %v answers", o.Reflectors[0].At, o.IPv6[0].At),
-			Meaning:  "this host has nothing but IPv6: links with sites that have IPv4 alone go over a proxy that advertises both"})
+		return append(all, overSixAlone(o))
 	}
 	for _, v := range o.Reflectors {
 		if v.At.Port() != 443 && on443 && v.Connect.Outcome != Connected {
@@ -138,6 +136,20 @@ func onlySix(o Observations) bool {
 		return func(v Reflector) bool { return v.Connect.Outcome != outcome }
 	}
 	return len(o.Reflectors) > 0 && !slices.ContainsFunc(o.Reflectors, is(Routeless)) && len(o.IPv6) > 0 && !slices.ContainsFunc(o.IPv6, is(Connected))
+}
+
+// overSixAlone judges a host that has nothing but IPv6.
+func overSixAlone(o Observations) Finding {
+	f := Finding{Layer: "TCP", Target: "outside, over IPv4", Status: Passed, Class: OK,
+		Evidence: fmt.Sprintf("no route to %v; over IPv6 %v answers", o.Reflectors[0].At, o.IPv6[0].At),
+		Meaning:  "this host has nothing but IPv6: links with sites that have IPv4 alone go over a proxy that advertises both"}
+	if o.Session.NoDual {
+		f.Status, f.Class = Warning, NoDualProxy
+		f.Evidence += "; no proxy that the broker names has an address of each version of IP"
+		f.Meaning = "this host has nothing but IPv6, and nothing joins it with a site that has IPv4 alone: that takes a proxy with both"
+		f.Device, f.Fix = "the grid's proxies", "give a proxy addresses of both versions of IP, and list both in advertise of its settings"
+	}
+	return f
 }
 
 // gatewayOnly judges a node whose data its gateway carries.

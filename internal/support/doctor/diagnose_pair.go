@@ -24,7 +24,7 @@ func pair(p Pair) []Finding {
 	case p.Plan != nil && len(p.Plan.Steps) == 0:
 		f.Status, f.Class = Failed, NoPath
 		f.Evidence, f.Meaning = "the broker's plan has no technique: "+rejections(*p.Plan), "by their profiles the two sites cannot be joined"
-		f.Fix = "change the rule that a reason names; a relay needs no more than TCP to port 443 out of both sites"
+		f.Fix = "change the rule that a reason names; a relay needs no more than TCP to port 443 out of both sites, and a proxy that both reach there"
 	case p.Plan != nil:
 		var names []string
 		for _, s := range p.Plan.Steps {

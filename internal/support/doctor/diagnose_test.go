@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -172,12 +173,11 @@ var cases = []struct {
 		o.Helper, o.Reflectors[0].Connect.From, o.Reflectors[0].Seen = false, addr("100.64.1.2:30000"), addr("192.0.2.1:30000")
 	}, NAT, Warning, "changed twice|100.64.1.2 is of the space"},
 	{"IPv6", func(o *Observations) { o.IPv6 = []Reflector{overSix("[2001:db8::1]:9")} }, OK, Passed, ""},
-	{"nothing but IPv6", func(o *Observations) {
-		o.IPv6 = []Reflector{overSix("[2001:db8::1]:9")}
-		for i := range o.Reflectors {
-			o.Reflectors[i].Connect = Connection{Outcome: Routeless, Err: "network is unreachable"}
-		}
-	}, OK, Passed, ""},
+	{"nothing but IPv6", onlyOverSix, OK, Passed, ""},
+	{"nothing but IPv6, and no proxy with both", func(o *Observations) {
+		onlyOverSix(o)
+		o.Session.NoDual = true
+	}, NoDualProxy, Warning, "no proxy that the broker names|nothing joins it with a site that has IPv4 alone|list both in advertise"},
 	{"IPv6 translated", func(o *Observations) { o.IPv6 = []Reflector{overSix("[2001:db8::2]:9")} }, NAT, Warning, "IPv6 address"},
 	{"behind an HTTP proxy", func(o *Observations) { o.Straight = &Connection{Outcome: Silent, To: addr("203.0.113.2:443")} }, EgressProxy, Warning, "only the HTTP proxy leads out"},
 	{"HTTP proxy for nothing", func(o *Observations) { o.Straight = &Connection{Outcome: Connected, To: addr("203.0.113.2:443")} }, EgressProxy, Warning, "for nothing"},
@@ -257,6 +257,34 @@ func limitedAt(rate uint64) []probe.RateStep {
 func overSix(as string) Reflector {
 	at, from := addr("[2001:db8:ffff::3]:443"), addr("[2001:db8::1]:9")
 	return Reflector{At: at, Connect: Connection{To: at, From: from, Outcome: Connected}, Seen: addr(as), Bulk: Bulk{Tried: true, Passed: true}}
+}
+
+// onlyOverSix takes the routes over IPv4 away.
+func onlyOverSix(o *Observations) {
+	o.IPv6 = []Reflector{overSix("[2001:db8::1]:9")}
+	for i := range o.Reflectors {
+		o.Reflectors[i].Connect = Connection{Outcome: Routeless, Err: "network is unreachable"}
+	}
+}
+
+// TestNoDual: a proxy with both versions of IP has its IPv6 address in a list of its own, as the broker has.
+func TestNoDual(t *testing.T) {
+	own, four, six := "198.51.100.1:443", "203.0.113.2:443", "[2001:db8:ffff::2]:443"
+	own6 := "[2001:db8:ffff::1]:443"
+	for name, tc := range map[string]struct {
+		list *controlpb.ReflectorsResponse
+		want bool
+	}{
+		"both":               {&controlpb.ReflectorsResponse{Own: []string{own, own6}, Tcp: []string{own, four}, Tcp6: []string{own6, six}}, false},
+		"the broker alone":   {&controlpb.ReflectorsResponse{Own: []string{own, own6}, Tcp: []string{own, four}, Tcp6: []string{own6}}, true},
+		"a proxy of each":    {&controlpb.ReflectorsResponse{Own: []string{own}, Tcp: []string{own, four, six}}, true},
+		"an older broker":    {&controlpb.ReflectorsResponse{Tcp: []string{own, four}, Tcp6: []string{own6}}, false},
+		"nothing was listed": {nil, false},
+	} {
+		if got := hasNoDual(tc.list); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
 
 func connectTo(change func(*Service)) func(*Observations) {

@@ -55,6 +55,7 @@ const (
 	SiteAway     Class = "site-away"
 	Contested    Class = "contested"
 
+	NoDualProxy    Class = "no-dual-proxy"
 	EgressProxy    Class = "egress-http-proxy"
 	Egress443      Class = "egress-443"
 	EgressTLS      Class = "egress-tls"
@@ -101,6 +102,7 @@ var classes = []struct {
 
 	{Expiring, 0, "a certificate expires soon"},
 	{StoreFault, 0, "the broker cannot write what must last"},
+	{NoDualProxy, 0, "the host has only IPv6, and no proxy has both versions of IP"},
 	{EgressProxy, 0, "only the HTTP proxy leads out"},
 	{EgressTLS, 0, "only what begins as TLS leads out"},
 	{Egress443, 0, "only TCP port 443 leads out"},

@@ -166,6 +166,7 @@ type Session struct {
 	// Keeps and Refused are where two hosts are that present the daemon's certificate; invalid: no two do.
 	Keeps, Refused netip.AddrPort
 
+	NoDual     bool   // the list of reflectors has no proxy with addresses of both versions of IP
 	Listed     bool   // the call Reflectors, which lists reflectors, succeeded
 	ListErr    string // why not
 	Unknown    bool   // a daemon on the path does not know the call

@@ -108,8 +108,16 @@ func (l *looker) listReflectors(ctx context.Context, s *control.Session) {
 		return
 	}
 	o.Listed, o.BrokerTime = true, time.Unix(0, r.Time)
+	o.NoDual = hasNoDual(r)
 	l.reflectors, l.six = byVersion(addresses(slices.Concat(r.Tcp, r.Tcp6)))
 	l.stun, l.stun6 = byVersion(addresses(slices.Concat(r.Stun, r.Stun6)))
+}
+
+// hasNoDual reports whether no proxy of a list has addresses of both versions of IP. Hosts that have are in both
+// lists for TCP; an older broker does not say which addresses are its own.
+func hasNoDual(r *controlpb.ReflectorsResponse) bool {
+	isProxys := func(a string) bool { return !slices.Contains(r.GetOwn(), a) }
+	return len(r.GetOwn()) > 0 && !slices.ContainsFunc(r.GetTcp6(), isProxys)
 }
 
 // version returns the suffix of a network of an address's version of IP.
