@@ -70,8 +70,8 @@ type SiteProfile struct {
 	// observed while links are made, and neither declared nor measured.
 	Sessions uint32 `json:"sessions,omitempty" yaml:"-"`
 
-	// SeenAt is the private IPv4 address (RFC 1918, 6598) at which reflectors see the site's nodes, or with
-	// GatewayOnly its gateway; not valid: none, or not measured.
+	// SeenAt is the IPv4 address at which reflectors see the site's nodes, or with GatewayOnly its gateway; not
+	// valid: several, or not measured.
 	SeenAt netip.Addr `json:"seen_at,omitzero" yaml:"-"`
 
 	// Private are the private networks in which the site's daemons look for processes of other sites, by the

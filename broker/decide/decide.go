@@ -69,7 +69,8 @@ func (p pair) judge(t overlay.Technique) verdict {
 		return p.judgeOnlyIPv6(t)
 	}
 	v := p.judgeOne(t)
-	if v.take || t == overlay.Relay {
+	doubtful := t.Kind() == overlay.BothSend && p.behindOneNAT() // which over IPv6 it is not
+	if v.take && !doubtful || t == overlay.Relay {
 		return v
 	}
 	return p.judgeOverIPv6(t, v)

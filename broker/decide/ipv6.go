@@ -70,7 +70,7 @@ func (p pair) unknownOverIPv6(t overlay.Technique) string {
 }
 
 // judgeOverIPv6 is judge over IPv6, for sites that have IPv4 as well and cannot use the technique
-// over it because of four. It is four's verdict where IPv6 does no better.
+// over it because of four, or only perhaps. It is four's verdict where IPv6 does no better.
 func (p pair) judgeOverIPv6(t overlay.Technique, four verdict) verdict {
 	if p.lacksIPv6() != "" {
 		return four

@@ -96,6 +96,9 @@ const minUDPRate = 20_000_000
 // Stateless filters refuse only TCP.
 func (p pair) holePunching() verdict {
 	works := take("datagrams leave %s and %s, and open the way for the other's", p.asker.Site, p.target.Site)
+	if p.behindOneNAT() {
+		works = take("%s: datagrams pass only if it leads back inside (hairpinning), which is not measured, or if each site looks for the other's network behind it (private, in the settings of its daemons)", p.oneNAT())
+	}
 	return p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
 		takesAll := takesAnyone(peer, peer.DatagramNAT()) || !peer.DatagramNAT().Translates() && peer.Filter <= overlay.FilterStateless
 		switch {

@@ -92,6 +92,72 @@ func TestDecidePrivateAddresses(t *testing.T) {
 	}
 }
 
+// TestDecideBehindOneNAT: of two sites behind one NAT hole punching is planned, which says what is not known, and dials to
+// addresses inside where others look for them.
+func TestDecideBehindOneNAT(t *testing.T) {
+	lanA, lanB := netip.MustParsePrefix("192.168.1.0/24"), netip.MustParsePrefix("192.168.2.0/24")
+	nat := overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true}
+	site := func(id overlay.SiteID, seen string, private ...netip.Prefix) overlay.SiteProfile {
+		return overlay.SiteProfile{Site: id, Filter: overlay.FilterStateful, UDP: true, Privileged: true, NAT: nat,
+			SeenAt: netip.MustParseAddr(seen), Private: private, PrivateGiven: true}
+	}
+	change := func(p overlay.SiteProfile, how func(*overlay.SiteProfile)) overlay.SiteProfile {
+		how(&p)
+		return p
+	}
+	a, b := site("sitea", "198.51.100.7"), site("siteb", "198.51.100.7")
+	seeksB, seeksA := site("sitea", "198.51.100.7", lanB), site("siteb", "198.51.100.7", lanA)
+	opened := change(b, func(p *overlay.SiteProfile) { p.Inbound, p.Networks = overlay.InboundOpen, []netip.Prefix{lanB} })
+	forwarded := change(b, func(p *overlay.SiteProfile) {
+		p.Inbound, p.Networks = overlay.InboundOpen, []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+	})
+	behind := func(p overlay.SiteProfile) overlay.SiteProfile { // at a private address of the NAT
+		return change(p, func(p *overlay.SiteProfile) { p.SeenAt = netip.MustParseAddr("100.64.0.7") })
+	}
+	unmeasured := change(b, func(p *overlay.SiteProfile) { p.SeenAt = netip.Addr{} })
+	six := func(p overlay.SiteProfile) overlay.SiteProfile {
+		p.IPv6, p.IPv6Rules = true, overlay.IPv6Rules{Measured: true, Filter: overlay.FilterStateful, UDP: true}
+		return p
+	}
+	const works, hairpins = "open the way for the other's", "one NAT is before sitea and siteb, which others see at 198.51.100.7: datagrams pass only if it leads back inside (hairpinning), which is not measured, or if each"
+	const dial, back, open, traverse, punch = overlay.Direct, overlay.Reversed, overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching
+	for name, tc := range map[string]struct {
+		asker, target overlay.SiteProfile
+		with          []overlay.Technique
+		says          string // of hole punching
+	}{
+		"two NATs":                         {a, site("siteb", "198.51.100.8"), []overlay.Technique{open, traverse, punch}, works},
+		"it is not known whether one":      {a, unmeasured, []overlay.Technique{open, traverse, punch}, works},
+		"one NAT":                          {a, b, []overlay.Technique{punch}, hairpins},
+		"each looks for the other":         {seeksB, seeksA, []overlay.Technique{punch}, hairpins},
+		"at a private address":             {behind(a), behind(b), nil, "others see siteb at 100.64.0.7, a private address"},
+		"there, and one looks for another": {behind(seeksB), behind(b), nil, "others see sitea at 100.64.0.7, a private address"},
+		"there, and each looks":            {behind(seeksB), behind(seeksA), []overlay.Technique{punch}, "which is not measured"},
+		"dialled inside":                   {seeksB, opened, []overlay.Technique{dial}, "need no more than one"},
+		"dialled inside, and not looked":   {a, opened, []overlay.Technique{punch}, hairpins},
+		"dialled at the NAT":               {seeksB, forwarded, []overlay.Technique{punch}, hairpins},
+		"dialled back":                     {opened, seeksB, []overlay.Technique{back}, "need no more than one"},
+		"over IPv6":                        {six(a), six(b), []overlay.Technique{open, traverse, punch}, "over IPv6: datagrams leave"},
+		"IPv6 at one of them":              {six(a), b, []overlay.Technique{punch}, hairpins},
+		"one of them is the NAT's gateway": {a, change(b, func(p *overlay.SiteProfile) { p.NAT = overlay.NAT{} }), []overlay.Technique{open, traverse, punch}, works},
+	} {
+		plan := Decide(tc.asker, tc.target, nil)
+		var got []overlay.Technique
+		for _, s := range plan.Steps {
+			got = append(got, s.Technique)
+		}
+		if want := append(tc.with, overlay.Relay); !slices.Equal(got, want) {
+			t.Errorf("%s: planned %v, want %v\n%+v", name, got, want, plan.Rejected)
+		}
+		if why, _ := has(plan, punch); !strings.Contains(why, tc.says) {
+			t.Errorf("%s: %s", name, why)
+		}
+	}
+	if why, _ := has(Decide(a, b, nil), open); !strings.Contains(why, "one NAT is before sitea and siteb, which others see at 198.51.100.7") {
+		t.Error(why)
+	}
+}
+
 // TestDecideLowPorts: a port that a site's helpers may not bind is dialled by nobody.
 func TestDecideLowPorts(t *testing.T) {
 	for name, tc := range map[string]struct {

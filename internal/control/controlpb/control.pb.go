@@ -2805,7 +2805,7 @@ type Profile struct {
 	Ipv6Rules       *Rules                 `protobuf:"bytes,24,opt,name=ipv6_rules,json=ipv6Rules,proto3" json:"ipv6_rules,omitempty"`                // what the firewall does to IPv6, of a site with IPv4; absent: not known
 	HighPortsOnly   bool                   `protobuf:"varint,25,opt,name=high_ports_only,json=highPortsOnly,proto3" json:"high_ports_only,omitempty"` // the daemons that open links may not bind port 443
 	Sessions        uint32                 `protobuf:"varint,26,opt,name=sessions,proto3" json:"sessions,omitempty"`                                  // the NAT lets no new connections through beyond about so many of a node; 0: not seen lately
-	SeenAt          string                 `protobuf:"bytes,27,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`                         // private IPv4 address at which reflectors see the nodes; empty: none, or not measured
+	SeenAt          string                 `protobuf:"bytes,27,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`                         // IPv4 address at which reflectors see the nodes; empty: several, or not measured
 	Private         []string               `protobuf:"bytes,28,rep,name=private,proto3" json:"private,omitempty"`                                     // address/bits, at most 64: private networks in which the site looks for processes of others
 	PrivateGiven    bool                   `protobuf:"varint,29,opt,name=private_given,json=privateGiven,proto3" json:"private_given,omitempty"`      // private is in effect; without it that is not known
 	unknownFields   protoimpl.UnknownFields

@@ -40,7 +40,7 @@ const (
 
 	Privileged    = "privileged"
 	HighPortsOnly = "high_ports_only"
-	SeenAt        = "seen_at" // a private address, or none
+	SeenAt        = "seen_at" // an address, or none
 )
 
 // Fields returns the fields in the order of findings.

@@ -158,7 +158,7 @@ func TestInfer(t *testing.T) {
 		{"nothing but the session, by HTTP proxy", Observations{Session: true, TCP: views(everywhere(nobody)), Proxy: &View{Err: "timed out"}}, "egress=http-proxy-tls"},
 		{"seen at its private address", Observations{TCP: plain, UDP: stun}, "seen_at=10.0.0.9"},
 		{"seen at a private address of its NAT", Observations{TCP: views(everywhere(netip.MustParseAddrPort("100.64.1.2:5")))}, "seen_at=100.64.1.2"},
-		{"seen at a public address", Observations{TCP: views(everywhere(outside(40001))), UDP: bySTUN(nobody, outside(40001))}, "seen_at=none"},
+		{"seen at a public address", Observations{TCP: views(everywhere(outside(40001))), UDP: bySTUN(nobody, outside(40001))}, "seen_at=198.51.100.9"},
 		{"seen at several addresses", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: local(1), brokerSTUN: local(1), proxyTCP: outside(2), proxySTUN: outside(2)})}, "seen_at=none"},
 		{"seen by nobody", Observations{TCP: views(everywhere(nobody))}, "seen_at="},
 		{"no way out", Observations{TCP: views(everywhere(nobody)), UDP: bySTUN(nobody, nobody)}, "egress=none udp=false"},

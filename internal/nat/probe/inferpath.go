@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -224,7 +223,7 @@ func (o Observations) ipv6Only() inferred[bool] {
 	return is(true, "%s answered over IPv6, and none of %s over IPv4 (%s)", hosts(six), hosts(four), four[0].Err)
 }
 
-// seenAt returns the private address at which all reflectors saw this host; the zero address if some saw it at another one:
+// seenAt returns the address at which all reflectors saw this host; the zero address if some saw it at another one:
 // a peer may meet it there.
 func (o Observations) seenAt() inferred[netip.Addr] {
 	views := answered(slices.Concat(o.TCP, o.UDP))
@@ -237,10 +236,7 @@ func (o Observations) seenAt() inferred[netip.Addr] {
 			return is(netip.Addr{}, "%v saw %v, and %v %v", views[0].To.Addr(), at, v.To.Addr(), v.Seen.Addr())
 		}
 	}
-	if !netrule.IsPrivate(at) {
-		return is(netip.Addr{}, "%s saw a public address", hosts(views))
-	}
-	return is(at, "%s saw that address, which is of a private network", hosts(views))
+	return is(at, "%s saw that address", hosts(views))
 }
 
 func (o Observations) privileged() inferred[bool] {
