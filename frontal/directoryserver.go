@@ -148,12 +148,13 @@ func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr
 		p.Public, p.Public6 = f.gateway.PublicAddr, netip.AddrPort{}
 	}
 	for _, public := range []*netip.AddrPort{&p.Public, &p.Public6} {
-		if public.IsValid() && !f.declared().Declares(public.Addr()) {
-			err := f.forbidden("%v says that other sites reach %v at %v, which is in none of profile.networks; it is not passed on, so that they do not dial it directly", id, p.Process, *public)
-			f.log.Warn("public address refused", "node", id.Node().String(), "error", err)
-			f.auditRefusal(id.String(), "public-address", err)
-			*public = netip.AddrPort{}
+		if !public.IsValid() || isReachedAt(f, id, public.Addr(), from) {
+			continue
 		}
+		err := f.forbidden("%v says that other sites reach %v at %v, which is in none of profile.networks; it is not passed on, so that they do not dial it directly", id, p.Process, *public)
+		f.log.Warn("public address refused", "node", id.Node().String(), "error", err)
+		f.auditRefusal(id.String(), "public-address", err)
+		*public = netip.AddrPort{}
 	}
 	if err := f.registry.Register(p, time.Now()); err != nil {
 		return p, fmt.Errorf("%s: %w", f.who, err)

@@ -59,6 +59,8 @@ type Frontal struct {
 	ledgers  *ledger.Ledgers  // of records that helpers have added to the audit log
 	sessions sessionLimit     // of a NAT before the site
 
+	nodesSeen seenNodes // outside profile.networks
+
 	// The sessions with helpers, brokers and admins.
 	creds     *control.Credentials
 	endpoint  *control.Endpoint

@@ -59,7 +59,8 @@ func (f *Frontal) ownAddress(id control.Identity, from netip.Addr, p overlay.Acc
 }
 
 // declared is the site's profile as sent to the broker: with the gateway's own public address among
-// its networks, and with the private networks in which the site looks for others.
+// its networks, and with the private networks in which the site looks for others. The broker is told of
+// where nodes were seen, too (seenNodes).
 func (f *Frontal) declared() overlay.SiteProfile {
 	p := f.profile()
 	p.Private = f.config().Private

@@ -64,7 +64,7 @@ func (f *Frontal) measureSettings() measure.Settings {
 
 // joinRequest is the site's registration at the broker.
 func (f *Frontal) joinRequest() *controlpb.JoinRequest {
-	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.declared()), Unset: f.config().unset(), Policy: f.permit.Text()}
+	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.nodesSeen.with(f.declared())), Unset: f.config().unset(), Policy: f.permit.Text()}
 	if m := f.measure.Measured(); m != nil {
 		req.Measured = m.ToPB()
 	}

@@ -81,7 +81,7 @@ type SiteProfile struct {
 
 	// Networks are where other sites reach this one's nodes or gateway, in addition to the address
 	// from which its frontal connects to the broker. An address elsewhere is not accepted as the
-	// site's.
+	// site's. A frontal adds addresses at which it sees nodes itself.
 	Networks []netip.Prefix `json:"networks,omitempty" yaml:"networks,omitempty"`
 
 	// Forbidden lists the techniques that the admin does not allow.
