@@ -19,7 +19,8 @@ type Lab struct {
 	internet *Host
 	hosts    map[string]*Host
 	proxies  map[string]*ConnectProxy // by site
-	emulator *wan.Emulator            // nil if there is only one endpoint on the WAN
+	splits   []*splitProxy
+	emulator *wan.Emulator // nil if there is only one endpoint on the WAN
 	reapers  []*reaper
 
 	cancel   context.CancelFunc
@@ -70,6 +71,13 @@ func (l *Lab) build(ctx context.Context) error {
 				return err
 			}
 		}
+		if h.role == roleGateway && h.preset.split {
+			p, err := newSplitProxy(l.hosts[h.name])
+			if err != nil {
+				return err
+			}
+			l.splits = append(l.splits, p)
+		}
 		if h.outer.udpLife > 0 {
 			u, err := newReaper(l.hosts[h.name])
 			if err != nil {
@@ -99,6 +107,9 @@ func (l *Lab) serve(life context.Context) {
 		l.services.Go(func() { l.fail(l.emulator.Serve(life)) })
 	}
 	for _, p := range l.proxies {
+		l.services.Go(func() { l.fail(p.serve(life)) })
+	}
+	for _, p := range l.splits {
 		l.services.Go(func() { l.fail(p.serve(life)) })
 	}
 	for _, u := range l.reapers {
@@ -144,6 +155,9 @@ func (l *Lab) Close() error {
 	l.services.Wait()
 	for _, p := range l.proxies {
 		p.ln.Close() // an error means that it is closed: it served
+	}
+	for _, p := range l.splits {
+		p.ln.Close()
 	}
 	for _, u := range l.reapers {
 		u.nl.Close()

@@ -28,6 +28,7 @@ func TestRuleErrors(t *testing.T) {
 		{"limit rate over 0/second burst 5 packets drop", `"0" is no number of packets`},
 		{"ct count 64 drop", `want "over" before "64 drop"`},
 		{"ct bytes 64 drop", `want "over" before "64 drop"`},
+		{"dnat to 10.1.0.1:0x", `"0x" is no port`},
 		{"masquerade to :20000", `"" is no port`},
 		{"acept", `unknown word "acept"`},
 		{"update @m { udp sprt timeout 5m : ip saddr }", `unknown field "udp sprt"`},

@@ -497,7 +497,7 @@ func (r *ruleReader) masquerade() {
 	r.add(&expr.Masq{Random: random, FullyRandom: random})
 }
 
-// translate reads "to ADDRESS", "to KEY map @m" (the map gives an address) and
+// translate reads "to ADDRESS", "to ADDRESS:PORT", "to KEY map @m" (the map gives an address) and
 // "ip to KEY map @m" (the map gives an address and a port).
 func (r *ruleReader) translate(kind expr.NATType) {
 	nat := &expr.NAT{Type: kind, Family: unix.NFPROTO_IPV4, RegAddrMin: dataRegister}
@@ -505,9 +505,15 @@ func (r *ruleReader) translate(kind expr.NATType) {
 		nat.RegProtoMin = dataRegister + 1
 	}
 	r.expect("to")
-	if len(r.words) == 1 {
+	switch len(r.words) {
+	case 1:
 		r.add(&expr.Immediate{Register: dataRegister, Data: r.address().AsSlice()})
-	} else {
+	case 3:
+		r.add(&expr.Immediate{Register: dataRegister, Data: r.address().AsSlice()})
+		r.expect(":")
+		r.add(&expr.Immediate{Register: dataRegister + 1, Data: r.port(r.next())})
+		nat.RegProtoMin = dataRegister + 1
+	default:
 		r.concat(keyRegister)
 		r.expect("map")
 		name := strings.TrimPrefix(r.next(), "@")

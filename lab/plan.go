@@ -118,7 +118,7 @@ func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
 		role: roleGateway, on: -1, rate: s.Uplink, burst: s.Burst, hidden: hidden, only6: only6, preset: preset, nodes: len(s.Nodes), presetIs: s.Preset,
 	}
 	vars := ruleVars{
-		ext: gw.wan, host: four.node(lan, 0), proxy: proxy.addr, proxy6: proxy.six.addr, hidden: hidden, ipv6: ipv6,
+		ext: gw.wan, own: gw.addr, host: four.node(lan, 0), proxy: proxy.addr, proxy6: proxy.six.addr, hidden: hidden, ipv6: ipv6,
 		second: s.multihomed(),
 	}
 	if hidden {

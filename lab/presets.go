@@ -20,7 +20,7 @@ const noRoute = "no-route/"
 // A preset is one kind of gateway, as data: the rules in the language of nft,
 // from which ruleset makes the complete text and loadRules the kernel's form.
 //
-// LAN, WAN, EXT (the gateway's WAN address), HOST (the first node), PROXY and
+// LAN, WAN, EXT and OWN (the gateway's addresses there), HOST (the first node), PROXY and
 // PROXY6 (the site's CONNECT proxy) and LIFE (of a UDP mapping) stand for the
 // values of a site.
 type preset struct {
@@ -35,6 +35,7 @@ type preset struct {
 	sysctl  map[string]string // below /proc/sys/net, in the gateway
 	proxy   bool              // the lab runs a CONNECT proxy for the site
 	onlyTLS bool              // that proxy ends tunnels that do not begin with TLS
+	split   bool              // the lab runs a splitProxy on the gateway
 	// overlaps gives the LANs of all such sites the same addresses.
 	overlaps bool
 	// second gives the site a second uplink, wan1, of another provider, and its hosts a second IPv4

@@ -20,8 +20,25 @@ var carriers = []preset{
 	{ // the rules for IPv4 are as closed as usual
 		name: "ipv6-open-nat", forward: slices.Concat([]string{`iifname WAN meta nfproto ipv6 accept`}, stateful), nat: masquerade, ipv6: true,
 	},
+	{name: "split-tcp", forward: stateful, nat: splitTCP, split: true},
 	{name: "options-stripped", forward: stateful, mangle: strips("window", "sack-perm", "timestamp")},
 }
+
+// splitPort is where a splitProxy listens.
+const splitPort = 3129
+
+// splitTCP leads the TCP connections of nodes to the gateway's splitProxy, except those to the gateway itself.
+const splitTCP = `table ip nat {
+ chain pre { type nat hook prerouting priority dstnat
+  iifname LAN ip daddr OWN accept
+  iifname LAN ip daddr EXT accept
+  iifname LAN meta l4proto tcp dnat to OWN:3129
+ }
+ chain post { type nat hook postrouting priority srcnat
+  oifname WAN masquerade
+ }
+}
+`
 
 // strips returns rules that remove options from what the gateway forwards, sends and receives.
 func strips(options ...string) string {

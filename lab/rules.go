@@ -12,6 +12,7 @@ import (
 // that affect them.
 type ruleVars struct {
 	ext, host, proxy netip.Addr
+	own              netip.Addr // of a gateway, on the LAN
 	proxy6           netip.Addr // valid where the site has IPv6
 	life             time.Duration
 	hidden           bool // nodes have no route: the forward chain passes nothing
@@ -82,7 +83,7 @@ func (v ruleVars) words() *strings.Replacer {
 		wan = `"wan*"`
 	}
 	return strings.NewReplacer("LAN", `"lan0"`, "WAN", wan, "EXT", v.ext.String(), "HOST", v.host.String(),
-		"PROXY6", v.proxy6.String(), "PROXY", v.proxy.String(), "LIFE", fmt.Sprintf("%dms", v.life.Milliseconds()))
+		"OWN", v.own.String(), "PROXY6", v.proxy6.String(), "PROXY", v.proxy.String(), "LIFE", fmt.Sprintf("%dms", v.life.Milliseconds()))
 }
 
 // alsoSix adds the same rules for IPv6 to rules for IPv4 addresses.

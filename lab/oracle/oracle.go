@@ -133,6 +133,10 @@ func look(a, b kind) Pair {
 	case traverses(a, b) == unsettled:
 		p.Unsettled |= Of(overlay.Traversing)
 	}
+	if a.split || b.split {
+		crossing := Of(overlay.SimultaneousOpen) | Of(overlay.Traversing)
+		p.Works, p.Unsettled = p.Works&^crossing, p.Unsettled&^crossing
+	}
 	if a.unscaled || b.unscaled { // they connect, and are abandoned because they carry almost nothing
 		crossing := Of(overlay.SimultaneousOpen) | Of(overlay.Traversing)
 		p.Unsettled |= p.Works & crossing
@@ -151,6 +155,7 @@ type kind struct {
 	open6    bool // with ipv6: the filter lets everything in over IPv6
 	hidden   bool // nodes have no route out: their gateway acts for them
 	unscaled bool // removes window scaling from SYNs, without which connections by crossing SYNs are useless
+	split    bool // a middlebox ends nodes' connections and makes others of its own, so that no SYNs of two nodes cross
 	shared   bool // all sites of the kind are behind one NAT, which does not hairpin
 }
 
@@ -198,6 +203,7 @@ var unforeseen = map[string]kind{
 	"flows-1mb":                 {letter: 'F', udp: true},
 	"cgnat-over-stateful":       {letter: 'N', udp: true},
 	"nat-tcp-symmetric-udp-eim": {letter: 'M', dgram: 'N', udp: true},
+	"split-tcp":                 {letter: 'M', dgram: 'N', udp: true, split: true},
 	"two-uplinks":               {letter: 'F', udp: true},
 	"asymmetric":                {letter: 'F', udp: true},
 	"policed-udp":               {letter: 'F', udp: true, slow: true},

@@ -163,6 +163,9 @@ func TestUnforeseenKinds(t *testing.T) {
 	if p := between(t, "same-nat-no-hairpin", "same-nat-no-hairpin"); p.Direct() {
 		t.Errorf("behind one NAT without hairpinning these work: %v", p.Works)
 	}
+	if p := between(t, "split-tcp", "nat-fullcone"); p != (Pair{Works: Of(overlay.HolePunching)}) {
+		t.Errorf("a middlebox that splits connections lets these through: %v, unsettled %v", p.Works, p.Unsettled)
+	}
 	if p := between(t, "nat-tcp-symmetric-udp-eim", "nat-tcp-symmetric-udp-eim"); p.Works != Of(overlay.HolePunching) {
 		t.Errorf("between two NATs that are symmetric for TCP alone these work: %v", p.Works)
 	}
