@@ -88,6 +88,10 @@ type SiteProfile struct {
 	Forbidden []Technique `json:"forbidden,omitempty" yaml:"forbidden,omitempty"`
 }
 
+// FewSessions is the most Sessions that the nodes of a site use up together, before any of them has a connection that its
+// relays can share. A gateway that carries for them has one.
+const FewSessions = 2
+
 // MaxNetworks is the maximum number of networks in a profile.
 const MaxNetworks = 64
 

@@ -252,7 +252,11 @@ func listener(s overlay.SiteProfile) string {
 func (p pair) fullNAT() string {
 	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
 		if s.Sessions > 0 && p.judge(overlay.Relay).take {
-			return fmt.Sprintf("the NAT before %s lets no new connections through beyond about %d of a node, and relays share those that there are", s.Site, s.Sessions)
+			why := fmt.Sprintf("the NAT before %s lets no new connections through beyond about %d of a node, and relays share those that there are", s.Site, s.Sessions)
+			if s.Sessions <= overlay.FewSessions && !s.GatewayOnly {
+				why += "; so few leave nodes without any: with gateway_only its gateway shares for all"
+			}
+			return why
 		}
 	}
 	return ""

@@ -499,9 +499,18 @@ func TestFullNAT(t *testing.T) {
 		if len(plan.Steps) != 1 || plan.Steps[0].Technique != overlay.Relay {
 			t.Errorf("%s to %s: %+v", pair[0].Site, pair[1].Site, plan.Steps)
 		}
-		if why := plan.Rejected[0].Reason; !strings.Contains(why, "lets no new connections through beyond about 60 of a node") {
+		if why := plan.Rejected[0].Reason; !strings.Contains(why, "lets no new connections through beyond about 60 of a node") || strings.Contains(why, "gateway_only") {
 			t.Errorf("%s to %s: %s", pair[0].Site, pair[1].Site, why)
 		}
+	}
+	few := full
+	few.Sessions = overlay.FewSessions
+	if why := Decide(few, open, nil).Rejected[0].Reason; !strings.Contains(why, "about 2 of a node") || !strings.Contains(why, "with gateway_only its gateway shares for all") {
+		t.Errorf("with room for two: %s", why)
+	}
+	few.GatewayOnly = true
+	if why := Decide(few, open, nil).Rejected[0].Reason; strings.Contains(why, "gateway_only") {
+		t.Errorf("with room for two of its gateway: %s", why)
 	}
 	if plan := Decide(full, full, nil); plan.Steps[0].Technique != overlay.Direct {
 		t.Errorf("within the site: %+v", plan.Steps)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // carriers is the address space between carriers and their customers (RFC 6598).
@@ -40,11 +42,16 @@ func fullNAT(o Observations) []Finding {
 	if n == 0 {
 		return nil
 	}
-	return []Finding{{Layer: "NAT", Target: "links of this site", Status: Warning, Class: NATFull,
+	f := Finding{Layer: "NAT", Target: "links of this site", Status: Warning, Class: NATFull,
 		Evidence: "within the last 10 minutes new connections to a proxy got no answer, while an older one to the same port did",
 		Meaning:  fmt.Sprintf("the NAT before this site lets no new connections through beyond about %d of a node; relays share those that there are, and nothing else is tried", n),
 		Device:   "the NAT of this site, or one beyond it",
-		Fix:      "ask for more sessions, or for more ports, for this host; or for a range of ports to be opened to it (--firewall-request)"}}
+		Fix:      "ask for more sessions, or for more ports, for this host; or for a range of ports to be opened to it (--firewall-request)"}
+	if n <= overlay.FewSessions && !o.profile().GatewayOnly {
+		f.Meaning += "; so few leave nodes without any, and their links time out"
+		f.Fix = "set profile.gateway_only: true at the frontal, so that the gateway's connections carry all nodes' links; or " + f.Fix
+	}
+	return []Finding{f}
 }
 
 // dependence is whether mappings depend on the destination (RFC 4787, section 4.1).

@@ -191,6 +191,7 @@ var cases = []struct {
 	{"one server down", func(o *Observations) { delete(o.UDP.Seen, addr("203.0.113.3:3478")) }, UDPBlocked, Warning, "while others answered|datagrams do leave"},
 	{"symmetric", func(o *Observations) { o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000") }, NATSymmetric, Warning, "another port for each"},
 	{"full", func(o *Observations) { o.Session.Profile.Sessions = 60 }, NATFull, Warning, "no new connections through beyond about 60 of a node"},
+	{"full with two of each node", func(o *Observations) { o.Session.Profile.Sessions = 2 }, NATFull, Warning, "about 2 of a node|leave nodes without any|gateway_only: true at the frontal|or ask for more sessions"},
 	{"TCP symmetric, UDP not", mappedTo("192.0.2.1:4000", "192.0.2.1:4001"), NATSymmetric, Warning,
 		"203.0.113.2:443 sees 192.0.2.1:4000, 203.0.113.3:443 sees 192.0.2.1:4001|TCP mappings depend on the destination, UDP's do not|simultaneous open is not possible from here, hole punching over UDP is|RFC 5382, REQ-1"},
 	{"TCP symmetric, no UDP", func(o *Observations) {
