@@ -130,6 +130,7 @@ func TestDecideBehindOneNAT(t *testing.T) {
 		"it is not known whether one":      {a, unmeasured, []overlay.Technique{open, traverse, punch}, works},
 		"one NAT":                          {a, b, []overlay.Technique{punch}, hairpins},
 		"each looks for the other":         {seeksB, seeksA, []overlay.Technique{punch}, hairpins},
+		"each in the other's networks":     {change(seeksB, func(p *overlay.SiteProfile) { p.Networks = []netip.Prefix{lanA} }), change(seeksA, func(p *overlay.SiteProfile) { p.Networks = []netip.Prefix{lanB} }), []overlay.Technique{punch}, hairpins},
 		"at a private address":             {behind(a), behind(b), nil, "others see siteb at 100.64.0.7, a private address"},
 		"there, and one looks for another": {behind(seeksB), behind(b), nil, "others see sitea at 100.64.0.7, a private address"},
 		"there, and each looks":            {behind(seeksB), behind(seeksA), []overlay.Technique{punch}, "which is not measured"},
