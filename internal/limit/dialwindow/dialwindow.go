@@ -131,7 +131,7 @@ func Dial[C any](ctx context.Context, d *Window, dial func(context.Context) (C, 
 	}).Stop()
 	defer time.AfterFunc(limitedSlotTime, t.end).Stop()
 	if c, err = dial(ctx); err == nil {
-		d.answered(retransmitted(c, time.Since(begin)))
+		d.answered(synLost(c, time.Since(begin)))
 	}
 	return c, err
 }

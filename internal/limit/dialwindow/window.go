@@ -12,8 +12,7 @@ const (
 	limitedSize = 16
 
 	// lateAfter is the minimum delay of an answer if the first SYN, or the answer to it, was lost:
-	// it is retransmitted after a second (RFC 6298, section 2.1). It applies where the kernel does
-	// not provide the number of retransmissions (retransmitted).
+	// it is retransmitted after a second (RFC 6298, section 2.1).
 	lateAfter = 900 * time.Millisecond
 
 	// slotTime is how long a dial without an answer counts: the host may be down, and dials to live
@@ -38,7 +37,7 @@ const (
 type window struct {
 	size, open int
 	prompt     int       // answers of the round without a delay
-	late       int       // answers that took a second or more
+	late       int       // answers to a SYN that was not the first
 	began      time.Time // start of the round
 	until      time.Time // until when the site is assumed to limit connections
 	rate       float64   // answers a second at the last sign of a limit
@@ -56,6 +55,15 @@ func (w *window) admit(now time.Time) bool {
 	}
 	w.open++
 	return true
+}
+
+// wasLost reports whether an answered dial's first SYN, or the answer to it, was lost. retransmitted
+// is how often the SYN was sent again, rtt the round trip that the kernel measured, 0 if it did not:
+// from the SYN that was answered, by TCP's timestamps (RFC 7323, section 4). Where a round trip is
+// longer than a second each SYN is sent again, before its answer can arrive. The duration alone does
+// not show a loss: a busy machine processes an answer late.
+func wasLost(retransmitted int, rtt, took time.Duration) bool {
+	return retransmitted > 0 && took-rtt >= lateAfter
 }
 
 // leave stops counting a dial.

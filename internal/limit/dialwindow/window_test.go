@@ -191,3 +191,26 @@ func TestLimitIsForgotten(t *testing.T) {
 		t.Errorf("a window of %d with %d open", w.size, w.open)
 	}
 }
+
+// TestWasLost: a SYN that is sent again only because the round trip is long was not lost.
+func TestWasLost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		retransmitted int
+		rtt, took     time.Duration // in ms
+		want          bool
+	}{
+		"answered at once":              {0, 20, 20, false},
+		"busy machine":                  {0, 20, 3000, false},
+		"lost once":                     {1, 20, 1020, true},
+		"lost twice":                    {2, 20, 3020, true},
+		"long path":                     {1, 1400, 1400, false},
+		"long path, busy machine":       {1, 1400, 1900, false},
+		"lost on a long path":           {1, 1400, 2400, true},
+		"lost, no timestamps":           {1, 0, 1020, true},
+		"longer than two transmissions": {2, 3200, 3200, false},
+	} {
+		if got := wasLost(tc.retransmitted, tc.rtt*time.Millisecond, tc.took*time.Millisecond); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
