@@ -322,26 +322,37 @@ func (d *dialler) onOutcome(t *race.Slot, p *process, to target, path overlay.Pa
 }
 
 // reportOutcomes reports to the directory which techniques failed in a race. It returns what
-// failed, the last error that says something about a path or else the first of all, and whether
-// anything was learned about the paths.
-func (d *dialler) reportOutcomes(to target, entries []race.Entry, got []race.Outcome[readyConn], won int) (failures []string, last error, learned bool) {
+// failed, the error by which that is judged (gist), and whether anything was learned about the
+// paths.
+func (d *dialler) reportOutcomes(to target, entries []race.Entry, got []race.Outcome[readyConn], won int) (failures []string, judged error, learned bool) {
+	var errs []error
 	for _, o := range got {
 		step := entries[o.Entry].Step
 		switch {
 		case o.Entry == won: // the process reports whether it is of use
 		case o.Err != nil && !errors.Is(o.Err, context.Canceled):
 			failures = append(failures, fmt.Sprintf("%v: %v", step.Technique, o.Err))
-			if isSkipped(o.Err) {
-				if last == nil || !isTransient(last) { // another of them may be transient
-					last = o.Err
-				}
-				continue
+			errs = append(errs, o.Err)
+			if !isSkipped(o.Err) {
+				learned = true
+				d.reports.outcome(to, step.Technique, 0, o.Err)
 			}
-			last, learned = o.Err, true
-			d.reports.outcome(to, step.Technique, 0, o.Err)
 		}
 	}
-	return failures, last, learned
+	return failures, gist(errs), learned
+}
+
+// gist returns by which of the failures of a race the whole is judged: the last that says something
+// about its path; but one that may be transient goes before those that are not, whatever it says. A
+// technique that is not planned any more does not mean that a daemon that is away, and was needed for
+// another, will not come back.
+func gist(errs []error) (judged error) {
+	for _, err := range errs {
+		if judged == nil || !isTransient(judged) || !isSkipped(err) && isTransient(err) {
+			judged = err
+		}
+	}
+	return judged
 }
 
 // isSkipped reports whether a technique failed for a reason that says nothing about its path: a

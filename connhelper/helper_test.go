@@ -383,6 +383,32 @@ func TestAside(t *testing.T) {
 	}
 }
 
+// TestGist: a dial is tried again where what failed may pass, also beside techniques for which nothing will change.
+func TestGist(t *testing.T) {
+	away := fmt.Errorf("relay: %w", overlay.ErrUnknownSite)
+	silent := fmt.Errorf("simultaneous-open: %w", overlay.ErrTimeout)
+	unplanned := fmt.Errorf("hole-punching: %w", overlay.ErrNoPath)
+	busy := fmt.Errorf("relay: %w", overlay.ErrOverloaded)
+	for _, tc := range []struct {
+		errs []error
+		want error
+	}{
+		{nil, nil},
+		{[]error{unplanned}, unplanned},
+		{[]error{away, unplanned}, away},
+		{[]error{unplanned, away}, away},
+		{[]error{away, silent, unplanned}, silent},
+		{[]error{silent, away}, silent},
+		{[]error{busy, away}, away},
+		{[]error{away, busy}, away},
+		{[]error{busy, silent}, silent},
+	} {
+		if got := gist(tc.errs); got != tc.want {
+			t.Errorf("%v: %v, want %v", tc.errs, got, tc.want)
+		}
+	}
+}
+
 // TestLostFrontalIsNotReported: a frontal that goes away in the middle of a signalling request ends
 // it, which is not reported as a failure of the technique; the dial continues with the next
 // session.
