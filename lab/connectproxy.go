@@ -53,28 +53,33 @@ func (p *ConnectProxy) Counts() ProxyCounts {
 	return ProxyCounts{p.opened.Load(), p.refused.Load(), p.failed.Load(), p.cut.Load(), p.active.Load()}
 }
 
-// serve accepts clients until ctx is done or its listener fails, and returns when the last of its
-// goroutines has. It closes the listener.
+// serve accepts clients until ctx is done or its listener fails; see serveClients.
 func (p *ConnectProxy) serve(ctx context.Context) error {
+	return serveClients(ctx, p.ln, "CONNECT proxy", func(ctx context.Context, c net.Conn) {
+		p.active.Add(1)
+		defer p.active.Add(-1)
+		p.serveClient(ctx, c.(*net.TCPConn))
+	})
+}
+
+// serveClients accepts connections and serves each in a goroutine until ctx is done or the listener fails, and returns when
+// the last of these has ended. It closes the listener; what names its owner in errors.
+func serveClients(ctx context.Context, ln net.Listener, what string, serve func(context.Context, net.Conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	defer cancel()
-	defer p.ln.Close()
-	defer context.AfterFunc(ctx, func() { p.ln.Close() })()
+	defer ln.Close()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	for {
-		c, err := p.ln.Accept()
+		c, err := ln.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("CONNECT proxy: %w", err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
-		p.active.Add(1)
-		clients.Go(func() {
-			defer p.active.Add(-1)
-			p.serveClient(ctx, c.(*net.TCPConn))
-		})
+		clients.Go(func() { serve(ctx, c) })
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -32,25 +31,9 @@ func newSplitProxy(h *Host) (*splitProxy, error) {
 	return p, nil
 }
 
-// serve accepts connections until ctx is done or its listener fails, and returns when the last of its goroutines has. It
-// closes the listener.
+// serve accepts connections until ctx is done or its listener fails; see serveClients.
 func (p *splitProxy) serve(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var clients sync.WaitGroup
-	defer clients.Wait()
-	defer cancel()
-	defer p.ln.Close()
-	defer context.AfterFunc(ctx, func() { p.ln.Close() })()
-	for {
-		c, err := p.ln.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("split proxy: %w", err)
-		}
-		clients.Go(func() { p.serveClient(ctx, c.(*net.TCPConn)) })
-	}
+	return serveClients(ctx, p.ln, "split proxy", func(ctx context.Context, c net.Conn) { p.serveClient(ctx, c.(*net.TCPConn)) })
 }
 
 // serveClient owns c until the connection ends or ctx is done.
