@@ -171,16 +171,16 @@ func TestReportTimes(t *testing.T) {
 	}
 }
 
-// A dial waits longer for a daemon to come back than for a path.
+// A dial waits longer for an answer, or for a daemon to come back, than for a path.
 func TestPatienceWith(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want time.Duration
 	}{
-		{overlay.ErrTimeout, persistence},
+		{overlay.ErrTimeout, longPersistence},
 		{overlay.ErrUnreachable, persistence},
-		{&attemptsError{[]string{"relay: away"}, fmt.Errorf("frontal a: %w", overlay.ErrNoSession)}, awayPersistence},
-		{fmt.Errorf("frontal b: %w", overlay.ErrUnknownSite), awayPersistence},
+		{&attemptsError{[]string{"relay: away"}, fmt.Errorf("frontal a: %w", overlay.ErrNoSession)}, longPersistence},
+		{fmt.Errorf("frontal b: %w", overlay.ErrUnknownSite), longPersistence},
 	} {
 		if got := patienceWith(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)

@@ -120,10 +120,13 @@ func (d *dialler) dialOnce(ctx context.Context, p *process, name overlay.Process
 }
 
 // patienceWith returns for how long a dial that failed so is tried again. A daemon that is away comes
-// back, when it has been started again or has noticed that its session is dead.
+// back, when it has been started again or has noticed that its session is dead. A NAT without room for
+// another session, which drops every SYN, has room again when it has forgotten those that lost races.
 func patienceWith(err error) time.Duration {
-	if errors.Is(err, overlay.ErrNoSession) || errors.Is(err, overlay.ErrUnknownSite) {
-		return awayPersistence
+	for _, class := range []error{overlay.ErrTimeout, overlay.ErrNoSession, overlay.ErrUnknownSite} {
+		if errors.Is(err, class) {
+			return longPersistence
+		}
 	}
 	return persistence
 }

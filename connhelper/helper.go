@@ -41,7 +41,7 @@ const (
 	rejoin          = time.Second            // between attempts to reach a frontal that is away; it is near, and an attempt is cheap
 	peerDialTimeout = 12 * time.Second       // for the target's turn to dial, so that the asker still hears why it did not
 	persistence     = 8 * time.Second        // for retries after every technique failed once
-	awayPersistence = 30 * time.Second       // the same, where nothing was tried because a daemon on the way is away
+	longPersistence = 30 * time.Second       // the same, where nothing answered, or a daemon on the way is away
 	longestPause    = 400 * time.Millisecond // between two of these retries
 	maxBudget       = 10 * time.Minute       // for one dial, whatever the process requests
 	watchTimeout    = 30 * time.Second       // for events about a carrier that was handed out
