@@ -55,6 +55,12 @@ func ring() error {
 	if err := note("pid", os.Getpid()); err != nil {
 		return err
 	}
+	if how == "freeze" { // a host of which no other has heard yet is given longer
+		select {
+		case <-time.After(heardOf):
+		case <-ctx.Done():
+		}
+	}
 	number := []int{0}
 	for round := range 3 * (deaths + 1) {
 		dies := -1
@@ -117,7 +123,7 @@ func (w *world) startRing(t *testing.T, how, hosts string) *ringJob {
 	if err := os.Chmod(j.dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	j.Cmd = w.Isthmus("run", "--hosts", hosts, "--replicas", "2", "--hang", failoverHang.String(), "--installed",
+	j.Cmd = w.Isthmus("run", "--hosts", hosts, "--replicas", "2", "--hang", failoverHang.String(), "--installed", "--verbose",
 		"--env", ringKey+"="+j.dir+":"+how, enterableSelf(t))
 	j.Cmd.Stdout, j.Cmd.Stderr = j, j
 	if err := j.Cmd.Start(); err != nil {
@@ -127,8 +133,12 @@ func (w *world) startRing(t *testing.T, how, hosts string) *ringJob {
 	return j
 }
 
-// failoverHang is how long a host may be silent.
-const failoverHang = time.Second
+// failoverHang is how long a host may be silent, and heardOf after how long all hosts of a job have heard of each other:
+// several periods of gossip.
+const (
+	failoverHang = time.Second
+	heardOf      = 5 * time.Second
+)
 
 // when returns what is in a file of ring's, in nanoseconds, or 0 while there is none.
 func (j *ringJob) when(what string, rank int) int64 {
@@ -227,6 +237,8 @@ func TestFrozenHost(t *testing.T) {
 	var took []time.Duration
 	for range failoverJobs(t) {
 		j := w.startRing(t, "freeze", "n1@closed:1,n2@closed:1,n1@east:1,n2@east:1")
+		// A host that is lost before it has answered the launcher keeps the job from starting.
+		w.Until("the job to have started", func() bool { return strings.Contains(j.Output(), "isthmus: 4 processes run\n") }, j.Output)
 		w.Until("replica 0 of rank 0 to stop", func() bool { return j.when("died", 0) != 0 }, j.Output)
 		victim := 0
 		for _, pid := range w.processesAt(host) {
