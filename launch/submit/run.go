@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -126,31 +127,57 @@ func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*plac
 	if j.Progress != nil {
 		j.Progress(Progress{Step: "listing"})
 	}
-	hosts, stale, err := g.Hosts(ctx)
-	var between network
-	if err == nil {
-		hosts = slices.DeleteFunc(hosts, func(h Host) bool { return slices.Contains(without, h.Node) })
-		hosts = g.Measure(ctx, hosts, j.enough)
-		if latency, bandwidth := neededMeasurements(j); latency || bandwidth {
-			between = g.measureLinks(ctx, hosts, bandwidth, func(have, need int) {
-				if j.Progress != nil {
-					j.Progress(Progress{Step: "measuring", Have: have, Need: need})
-				}
-			})
+	for {
+		p, hosts, err := choose(ctx, g, j, without)
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
 		}
+		if !slices.ContainsFunc(hosts, returning) || !missing(p, err) {
+			return p, err
+		}
+		sleep.For(ctx, returnPause) // if that ends, the next turn says so
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		return nil, cause
-	}
+}
+
+// choose queries the hosts and decides how to place the job on them, once. It also returns the hosts.
+func choose(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*placement, []Host, error) {
+	hosts, stale, err := g.Hosts(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	hosts = slices.DeleteFunc(hosts, func(h Host) bool { return slices.Contains(without, h.Node) })
+	hosts = g.Measure(ctx, hosts, j.enough)
+	var between network
+	if latency, bandwidth := neededMeasurements(j); latency || bandwidth {
+		between = g.measureLinks(ctx, hosts, bandwidth, func(have, need int) {
+			if j.Progress != nil {
+				j.Progress(Progress{Step: "measuring", Have: have, Need: need})
+			}
+		})
 	}
 	p, err := place(j, hosts, between)
 	if err != nil {
-		return nil, staleIf(stale, err)
+		return nil, hosts, staleIf(stale, err)
 	}
 	p.stale = stale
-	return p, nil
+	return p, hosts, nil
+}
+
+// A session that a helper has lost is there again in a moment, for instance when its site's profile has changed. A job
+// that has too few hosts without it does not fail for that.
+const (
+	returnTime  = 2 * time.Second // how long a host that is away may be about to return
+	returnPause = 100 * time.Millisecond
+)
+
+func returning(h Host) bool { return h.State == stateAway && h.Silent < returnTime }
+
+// missing reports whether a job has too few hosts.
+func missing(p *placement, err error) bool {
+	if err == nil {
+		_, err = p.plan()
+	}
+	return err != nil && later(err)
 }
 
 // later reports whether a failed job may succeed when more hosts, or the daemons that list them,

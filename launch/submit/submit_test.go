@@ -534,6 +534,42 @@ func TestWaitingForAHost(t *testing.T) {
 	})
 }
 
+// A job that names a host, or needs all, whose helper has lost its session a moment ago has it when it is there again.
+func TestHostThatReturns(t *testing.T) {
+	for _, hosts := range []string{"", "z/n1:1,a/n1:1"} {
+		for _, c := range []struct {
+			returns int
+			starts  bool
+		}{{300, true}, {2500, false}} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a/n1:1", "z/n1:1")
+				w.away, w.returns = map[string]int{"z/n1": 0}, c.returns
+				j := jobOf(t, 2, io.Discard)
+				var err error
+				if j.Hosts, err = ParseHosts(hosts); err != nil && hosts != "" {
+					t.Fatal(err)
+				}
+				if _, err := w.run(j); (err == nil) != c.starts {
+					t.Errorf("on %q, back after %d ms: %v", hosts, c.returns, err)
+				}
+				w.idle()
+			})
+		}
+	}
+}
+
+// One that has enough without that host does not wait for it.
+func TestHostThatIsNotNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/n1:1", "z/n1:1")
+		w.away, w.returns = map[string]int{"z/n1": 0}, 300
+		if _, err := w.run(jobOf(t, 1, io.Discard)); err != nil || w.away["z/n1"] != 100 {
+			t.Errorf("%v, after lists at which the other host is away for %d ms", err, w.away["z/n1"])
+		}
+		w.idle()
+	})
+}
+
 // A job waits while another one occupies its host, without a bound; one that not even free hosts would
 // take fails at once.
 func TestQueuedBehindAJob(t *testing.T) {

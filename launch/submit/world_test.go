@@ -46,6 +46,8 @@ type world struct {
 	busy    map[string]bool // sites that are being measured
 
 	unlisted bool           // the list of hosts is unavailable
+	away     map[string]int // for so many ms a host has been, which is listed as that; it grows with each list
+	returns  int            // after so many ms
 	madeUp   []*nodepb.Host // at the end of the list; their calls are not answered
 	asked    atomic.Int64   // calls to those
 }
@@ -182,6 +184,13 @@ func (w *world) Hosts(context.Context, *nodepb.HostsRequest) (*nodepb.HostsRespo
 	r := &nodepb.HostsResponse{}
 	for i, name := range w.order {
 		n := w.nodes[name]
+		if silent, away := w.away[name]; away {
+			r.Hosts = append(r.Hosts, &nodepb.Host{Node: name, Jobs: uint32(n.policy.Jobs), Processes: uint32(n.policy.Processes), State: "away", SilentMs: uint64(silent)})
+			if w.away[name] += 100; silent >= w.returns {
+				delete(w.away, name)
+			}
+			continue
+		}
 		r.Hosts = append(r.Hosts, &nodepb.Host{Node: name, Jobs: uint32(n.policy.Jobs), Processes: uint32(n.policy.Processes), State: "up", LatencyNs: uint64(i+1) * 1e6})
 	}
 	r.Hosts = append(r.Hosts, w.madeUp...)
