@@ -85,7 +85,7 @@ func (g *Grid) AwaitMeasured(ctx context.Context) error {
 		return len(missing) == 0
 	})
 	if err != nil {
-		return fmt.Errorf("waited for sites to measure themselves, missing is %v: %w", missing, context.Cause(ctx))
+		return fmt.Errorf("waited for sites to measure themselves, missing is %v: %w", missing, err)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (g *Grid) until(ctx context.Context, name string, ok func(map[string]any) b
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w; its last status: %v", ctx.Err(), st)
-		case <-time.After(5 * time.Millisecond): // nothing announces the change
+		case <-time.After(20 * time.Millisecond): // nothing announces the change
 		}
 	}
 }
