@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
 // This file starts a successor: a new process of the program as installed now, with the same
@@ -316,6 +318,9 @@ func (h *Hooks) serveReturns(ctx context.Context, s *successor) {
 	}
 	for {
 		r, err := receive(s.kin)
+		if errors.Is(err, errGone) {
+			continue
+		}
 		if err != nil {
 			return
 		}
@@ -327,6 +332,9 @@ func (h *Hooks) serveReturns(ctx context.Context, s *successor) {
 		}
 	}
 }
+
+// errGone means that a returned connection has ended on the way.
+var errGone = errors.New("the returned connection has ended")
 
 // receive receives one returned connection.
 func receive(kin *net.UnixConn) (Returned, error) {
@@ -349,9 +357,9 @@ func receive(kin *net.UnixConn) (Returned, error) {
 	syscall.CloseOnExec(fds[0])
 	f := os.NewFile(uintptr(fds[0]), "returned")
 	defer f.Close()
-	c, err := net.FileConn(f)
+	c, err := carrier.FromFile(f)
 	if err != nil {
-		return Returned{}, err
+		return Returned{}, fmt.Errorf("%w: %w", errGone, err)
 	}
 	t, ok := c.(*net.TCPConn)
 	if !ok {

@@ -87,7 +87,7 @@ func (c *connecting) wait(ctx context.Context) (*net.TCPConn, error) {
 	if outcome != nil {
 		return nil, outcome
 	}
-	conn, err := net.FileConn(c.file)
+	conn, err := carrier.FromFile(c.file)
 	if err != nil {
 		return nil, err
 	}
