@@ -134,3 +134,36 @@ func TestGivenUpWhileCopied(t *testing.T) {
 		t.Errorf("%d transfers are left", n)
 	}
 }
+
+// A peer is lost while the last bytes of a part of a message are read. No other part comes: the receive ends with the peer.
+func TestLostBetweenParts(t *testing.T) {
+	for name, last := range map[string]bool{"more was to come": false, "that was all": true} {
+		t.Run(name, func(t *testing.T) {
+			var c Core
+			var p Peer
+			c.Init(Config{Unexpected: 1 << 20}, 2)
+			c.AddPeer(&p, 1)
+			var r Request
+			r.Begin(nil, 0, 1, 5, make([]byte, 10))
+			c.Receive(&r)
+			part := uint64(4)
+			if last {
+				part = 10
+			}
+			if err := errors.Join(p.RTSReceived(rts(10), ExposedBuffer{}), p.DataReceived(wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: part})); err != nil {
+				t.Fatal(err)
+			}
+			lost := errors.New("lost")
+			p.Lost(lost, true)
+			if r.State == Completed {
+				t.Fatal("it is complete while its buffer is read into")
+			}
+			p.In.Left = 0
+			p.Arrived()
+			p.ReadEnded()
+			if r.State != Completed || last != (r.Err == nil) {
+				t.Errorf("state %d, %v", r.State, r.Err)
+			}
+		})
+	}
+}

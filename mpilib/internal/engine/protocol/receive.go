@@ -379,6 +379,9 @@ func (p *Peer) Arrived() (done *Request) {
 			p.core.finish(r, r.GiveUp)
 		}
 		p.countTransferred(f, n)
+		if r != nil && p.Failed != nil { // lost while this part was read: no other comes
+			p.core.finish(r, p.Failed)
+		}
 	case r != nil:
 		p.core.arrivals.received(r)
 		if r.Complete(cmp.Or(r.GiveUp, r.Err)) {
