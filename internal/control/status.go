@@ -41,9 +41,10 @@ func Status(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	st, detailErr := status.New(grpcCode(err), err.Error()).WithDetails(Fault(err))
+	fault := Fault(err)
+	st, detailErr := status.New(grpcCode(err), fault.Text).WithDetails(fault)
 	if detailErr != nil {
-		return status.Error(grpcCode(err), err.Error())
+		return status.Error(grpcCode(err), fault.Text)
 	}
 	return st.Err()
 }

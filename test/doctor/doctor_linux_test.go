@@ -409,7 +409,7 @@ func dropFragNeeded() error {
 // gateways, also behind an HTTP proxy.
 func TestDoctorOverALongWay(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	w := newWorldOver(t, "{rtt: 900ms}", labtest.SiteClosed+labtest.SiteHidden+"  - {name: web, preset: http-proxy, nodes: 1}\n", grid.Config{})
+	w := newWorldOver(t, "{rtt: 1400ms}", labtest.SiteClosed+labtest.SiteHidden+"  - {name: web, preset: http-proxy, nodes: 1}\n", grid.Config{})
 	for _, f := range []string{"frontal closed", "frontal web"} {
 		w.Until("the broker's answer to be at "+f, func() bool { return w.Figure(f, "broker", "up") == true })
 	}

@@ -71,37 +71,41 @@ func (w *world) linkMany(links int) []*labtest.Pair {
 	return pairs
 }
 
-// A NAT has room for 64 sessions. Sixteen links need no more, and beyond what it has room for relays
-// share connections: all links are there, few SYNs are lost, and plan and doctor say why.
+// A NAT has room for 64 sessions, or for 64 ports to one destination. Sixteen links need no more, and beyond what it has
+// room for relays share connections: all links are there, few SYNs are lost, and plan and doctor say why.
 func TestNATOfFewSessions(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	w := newMeasured(t, "nat-64-sessions", 1)
-	pairs := w.linkMany(16)
-	if n := w.resentSYNs("a/n1"); n > 32 {
-		t.Errorf("a node sent %d SYNs again for 16 links", n)
-	}
-	pairs = append(pairs, w.linkMany(112)...)
-	if n := w.resentSYNs("a/n1"); n > 200 {
-		t.Errorf("a node sent %d SYNs again for 128 links", n)
-	}
-	w.AwaitLog("frontal a", "the NAT before the site lets no new connections through")
-	last := w.LinkPair("a/n1", "b/n1")
-	if p := last.Near.Path; p.Technique != overlay.Relay || !strings.Contains(p.Reason, "that relays share") {
-		t.Errorf("one more link is by %v: %s", p, p.Reason)
-	}
-	for _, j := range append(pairs, last) { // the doctor needs connections of its own
-		j.End(t)
-	}
-	if r := w.Doctor("helper a/n1"); !strings.Contains(labtest.Printed(r), "no new connections through beyond about") {
-		t.Errorf("the doctor does not say it:\n%s", labtest.Printed(r))
-	}
-	s, done, err := w.Admin(w.Ctx, "broker")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer done()
-	plan, err := controlpb.NewAdminClient(s.Conn()).Decide(w.Ctx, &controlpb.DecideRequest{Asker: "a", Target: "b"})
-	if err != nil || !strings.Contains(plan.String(), "the NAT before a lets no new connections through") {
-		t.Errorf("%v, %v", plan, err)
+	for _, preset := range []string{"nat-64-sessions", "nat-64-ports"} {
+		t.Run(preset, func(t *testing.T) {
+			w := newMeasured(t, preset, 1)
+			pairs := w.linkMany(16)
+			if n := w.resentSYNs("a/n1"); n > 32 {
+				t.Errorf("a node sent %d SYNs again for 16 links", n)
+			}
+			pairs = append(pairs, w.linkMany(112)...)
+			if n := w.resentSYNs("a/n1"); n > 200 {
+				t.Errorf("a node sent %d SYNs again for 128 links", n)
+			}
+			w.AwaitLog("frontal a", "the NAT before the site lets no new connections through")
+			last := w.LinkPair("a/n1", "b/n1")
+			if p := last.Near.Path; p.Technique != overlay.Relay || !strings.Contains(p.Reason, "that relays share") {
+				t.Errorf("one more link is by %v: %s", p, p.Reason)
+			}
+			for _, j := range append(pairs, last) { // the doctor needs connections of its own
+				j.End(t)
+			}
+			if r := w.Doctor("helper a/n1"); !strings.Contains(labtest.Printed(r), "no new connections through beyond about") {
+				t.Errorf("the doctor does not say it:\n%s", labtest.Printed(r))
+			}
+			s, done, err := w.Admin(w.Ctx, "broker")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer done()
+			plan, err := controlpb.NewAdminClient(s.Conn()).Decide(w.Ctx, &controlpb.DecideRequest{Asker: "a", Target: "b"})
+			if err != nil || !strings.Contains(plan.String(), "the NAT before a lets no new connections through") {
+				t.Errorf("%v, %v", plan, err)
+			}
+		})
 	}
 }

@@ -108,6 +108,9 @@ func Load(dir string) (*CA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CA in %s: %w", dir, err)
 	}
+	if !cert.IsCA { // it would sign what no daemon accepts
+		return nil, fmt.Errorf("CA in %s: %s is the certificate of %q, which is no CA; put back the one that `isthmus ca init` wrote", dir, CertFile, cert.Subject.CommonName)
+	}
 	return &CA{cert: cert, certPEM: pemOf("CERTIFICATE", cert.Raw), key: key}, nil
 }
 

@@ -4,6 +4,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +156,53 @@ func FuzzReadToken(f *testing.F) {
 		}
 		if _, err := token.For("x"); err == nil && token.Uses < 1 {
 			t.Error("a token of no use")
+		}
+	})
+}
+
+// A CA is not read from the certificate of a daemon, with which it would sign what nobody accepts.
+func TestLeafIsNoCA(t *testing.T) {
+	a, _ := newTestCA(t)
+	cert, key, err := a.Issue(control.Identity{Role: control.RoleBroker, Name: "b1"}, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{CertFile: cert, KeyFile: key} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "which is no CA; put back") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Whatever is in its files, reading an issuer ends with an issuer or an error.
+func FuzzIssuer(f *testing.F) {
+	a, _, err := New("tg", time.Hour)
+	if err != nil {
+		f.Fatal(err)
+	}
+	cert, key, err := a.MakeIssuer([]control.Role{control.RoleHelper}, time.Now().Add(time.Hour))
+	if err != nil {
+		f.Fatal(err)
+	}
+	leaf, leafKey, err := a.Issue(control.Identity{Role: control.RoleBroker, Name: "b1"}, time.Now().Add(time.Hour))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(cert, key)
+	f.Add(leaf, leafKey)
+	f.Add(append(slices.Clone(leaf), cert...), leafKey)
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), key)
+	f.Fuzz(func(t *testing.T, cert, key []byte) {
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return
+		}
+		if i, err := newIssuer(pair, []*x509.Certificate{a.cert}); err == nil && (!i.cert.IsCA || i.May(control.Identity{Role: control.RoleHelper, Site: "s", Name: "n"}) != nil) {
+			t.Errorf("an issuer of %v", i.cert.Subject)
 		}
 	})
 }

@@ -83,3 +83,17 @@ func TestLoad(t *testing.T) {
 		t.Error("a missing file was taken")
 	}
 }
+
+// A text is a key that is written as it was read, or an error.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\n", "demo:", ":", "", "demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9", "d\xe9:AA", "demo:AAECAwQFBgcICQoLDA0O\r\nDxAREhMUFRYXGBkaGxwdHh8"} {
+		f.Add(s)
+	}
+	lines := strings.NewReplacer("\r", "", "\n", "") // base64 may be in several
+	f.Fuzz(func(t *testing.T, s string) {
+		k, err := Parse(s)
+		if err == nil && k.String() != lines.Replace(strings.TrimSpace(s)) {
+			t.Errorf("%q is written as %q", s, k)
+		}
+	})
+}

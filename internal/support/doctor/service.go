@@ -93,11 +93,14 @@ func (l *looker) serviceAt(ctx context.Context, s *Service, first netip.AddrPort
 		}
 		return
 	}
+	ctx = farther(ctx, c.Took)
 	if via.Addr != "" {
+		start := time.Now()
 		if s.Tunnel = tunnel(ctx, conn, via, s.Address); !s.Tunnel.Open {
 			conn.Close()
 			return
 		}
+		ctx = farther(ctx, time.Since(start))
 	}
 	s.Segment.PathMTU, s.Segment.Most = pathMTU(conn), o.segment
 	l.checkGreeting(ctx, s, conn, via)

@@ -10,7 +10,7 @@ import (
 const (
 	tripsEach  = 4  // added to each bound
 	tripsWhole = 16 // added to the bound of the whole run
-	maxTrip    = time.Second
+	maxTrip    = 2 * time.Second
 )
 
 type tripKey struct{}
@@ -21,7 +21,15 @@ func boundFor(ctx context.Context, d time.Duration) time.Duration {
 	return d + tripsEach*trip
 }
 
-// bounded is context.WithTimeout with farther.
+// farther returns a context for steps over a path whose round trip takes at least trip.
+func farther(ctx context.Context, trip time.Duration) context.Context {
+	if known, _ := ctx.Value(tripKey{}).(time.Duration); known >= trip {
+		return ctx
+	}
+	return context.WithValue(ctx, tripKey{}, min(trip, maxTrip))
+}
+
+// bounded is context.WithTimeout with boundFor.
 func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, boundFor(ctx, d))
 }
