@@ -45,6 +45,14 @@ func (w *world) resentSYNs(host string) (n int) {
 	return n
 }
 
+// expectResent checks how many SYNs a/n1 has sent again for as many links.
+func (w *world) expectResent(links, most int) {
+	w.T.Helper()
+	if n := w.resentSYNs("a/n1"); n > most {
+		w.T.Errorf("a node sent %d SYNs again for %d links; at most %d", n, links, most)
+	}
+}
+
 // linkMany links as many processes of a/n1 with one each of b/n1, all at once, and logs how long the
 // slowest took.
 func (w *world) linkMany(links int) []*labtest.Pair {
@@ -71,41 +79,43 @@ func (w *world) linkMany(links int) []*labtest.Pair {
 	return pairs
 }
 
-// A NAT has room for 64 sessions, or for 64 ports to one destination. Sixteen links need no more, and beyond what it has
-// room for relays share connections: all links are there, few SYNs are lost, and plan and doctor say why.
+// A NAT has room for 64 sessions. Sixteen links need no more, and beyond what it has room for relays share connections: all
+// links are there, few SYNs are lost, and plan and doctor say why.
 func TestNATOfFewSessions(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	for _, preset := range []string{"nat-64-sessions", "nat-64-ports"} {
-		t.Run(preset, func(t *testing.T) {
-			w := newMeasured(t, preset, 1)
-			pairs := w.linkMany(16)
-			if n := w.resentSYNs("a/n1"); n > 32 {
-				t.Errorf("a node sent %d SYNs again for 16 links", n)
-			}
-			pairs = append(pairs, w.linkMany(112)...)
-			if n := w.resentSYNs("a/n1"); n > 200 {
-				t.Errorf("a node sent %d SYNs again for 128 links", n)
-			}
-			w.AwaitLog("frontal a", "the NAT before the site lets no new connections through")
-			last := w.LinkPair("a/n1", "b/n1")
-			if p := last.Near.Path; p.Technique != overlay.Relay || !strings.Contains(p.Reason, "that relays share") {
-				t.Errorf("one more link is by %v: %s", p, p.Reason)
-			}
-			for _, j := range append(pairs, last) { // the doctor needs connections of its own
-				j.End(t)
-			}
-			if r := w.Doctor("helper a/n1"); !strings.Contains(labtest.Printed(r), "no new connections through beyond about") {
-				t.Errorf("the doctor does not say it:\n%s", labtest.Printed(r))
-			}
-			s, done, err := w.Admin(w.Ctx, "broker")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer done()
-			plan, err := controlpb.NewAdminClient(s.Conn()).Decide(w.Ctx, &controlpb.DecideRequest{Asker: "a", Target: "b"})
-			if err != nil || !strings.Contains(plan.String(), "the NAT before a lets no new connections through") {
-				t.Errorf("%v, %v", plan, err)
-			}
-		})
+	w := newMeasured(t, "nat-64-sessions", 1)
+	pairs := w.linkMany(16)
+	w.expectResent(16, 32)
+	pairs = append(pairs, w.linkMany(112)...)
+	w.expectResent(128, 200)
+	w.AwaitLog("frontal a", "the NAT before the site lets no new connections through")
+	last := w.LinkPair("a/n1", "b/n1")
+	if p := last.Near.Path; p.Technique != overlay.Relay || !strings.Contains(p.Reason, "that relays share") {
+		t.Errorf("%v: %s", p, p.Reason)
 	}
+	for _, j := range append(pairs, last) { // the doctor needs connections of its own
+		j.End(t)
+	}
+	if r := w.Doctor("helper a/n1"); !strings.Contains(labtest.Printed(r), "no new connections through beyond about") {
+		t.Errorf("doctor:\n%s", labtest.Printed(r))
+	}
+	s, done, err := w.Admin(w.Ctx, "broker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	plan, err := controlpb.NewAdminClient(s.Conn()).Decide(w.Ctx, &controlpb.DecideRequest{Asker: "a", Target: "b"})
+	if err != nil || !strings.Contains(plan.String(), "the NAT before a lets no new connections through") {
+		t.Errorf("%v, %v", plan, err)
+	}
+}
+
+// A NAT has 64 ports to each destination: 256 links of two nodes go to more than one.
+func TestNATOfFewPorts(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	w := newMeasured(t, "nat-64-ports", 1)
+	w.linkMany(16)
+	w.expectResent(16, 32)
+	w.linkMany(240)
+	w.expectResent(256, 400)
 }
