@@ -58,6 +58,11 @@ func isWorse(field, value, than string) bool {
 	if than == "" {
 		return field == Egress && value == overlay.EgressNone.String()
 	}
+	if field == MTU || field == UDPRate {
+		old, okOld := parseBound(than)
+		now, okNow := parseBound(value)
+		return okOld && okNow && now.value > 0 && (old.value == 0 || now.value < old.value)
+	}
 	order := openness[field]
 	old := slices.Index(order, than)
 	return old >= 0 && slices.Index(order, value) > old
@@ -86,11 +91,11 @@ func (m Measured) Steady(before, last Measured, works Working) (steady Measured,
 			}
 		case works.refutes(now):
 			keep(was, now, "it worked minutes ago, which outweighs this: %s", now.How)
+		case now.Field == UDPRate && isSameRate(was.Value, now.Value), now.Field == SeenAt && areNeighbours(was.Value, now.Value):
+			keep(was, now, "%s", now.How)
 		case isWorse(now.Field, now.Value, was.Value) && !isWorse(now.Field, latest.Value, was.Value):
 			doubtful = true
 			keep(was, now, "not taken to be %s before a second measurement agrees: %s", now.Value, now.How)
-		case now.Field == UDPRate && isSameRate(was.Value, now.Value), now.Field == SeenAt && areNeighbours(was.Value, now.Value):
-			keep(was, now, "%s", now.How)
 		}
 	}
 	return steady, doubtful

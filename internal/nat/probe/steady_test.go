@@ -34,7 +34,11 @@ func TestSteady(t *testing.T) {
 		{name: "another symmetry", before: open, last: open, now: "nat.mapping=address-dependent nat.filtering=address-and-port-dependent nat.keeps_port=false", want: open, doubtful: true},
 		{name: "no NAT any more", before: open, last: open, now: "nat.mapping=none", want: "nat.mapping=none"},
 		{name: "closed", before: open, last: open, now: "inbound=none", want: "inbound=open", doubtful: true},
-		{name: "smaller packets", before: open, last: open, now: "mtu=1280", want: "mtu=1280"},
+		{name: "smaller packets", before: open, last: open, now: "mtu=1280", want: "mtu=1400", doubtful: true},
+		{name: "smaller packets twice", before: open, last: "mtu=1300", now: "mtu=1280", want: "mtu=1280"},
+		{name: "larger packets", before: open, last: open, now: "mtu=1500", want: "mtu=1500"},
+		{name: "a lower rate", before: open, last: open, now: "udp_rate=500000", want: "udp_rate=1000000", doubtful: true},
+		{name: "a lower rate twice", before: open, last: "udp_rate=450000", now: "udp_rate=500000", want: "udp_rate=500000"},
 		{name: "idle times are measured by themselves", before: "idle_tcp=300", now: "idle_tcp=", want: "idle_tcp="},
 		{name: "nearly the same rate", before: open, now: "udp_rate=1200000", want: "udp_rate=1000000"},
 		{name: "nearly the same rate, but lower", before: open, now: "udp_rate=700000", want: "udp_rate=1000000"},
@@ -44,7 +48,8 @@ func TestSteady(t *testing.T) {
 		{name: "no private address any more", before: "seen_at=10.1.0.5", now: "seen_at=none", want: "seen_at=none"},
 		{name: "no limit to the rate", before: open, now: "udp_rate=none", want: "udp_rate=none"},
 		{name: "the first rate", before: "udp_rate=", now: "udp_rate=1000000", want: "udp_rate=1000000"},
-		{name: "the first limit to the rate", before: "udp_rate=none", now: "udp_rate=1000000", want: "udp_rate=1000000"},
+		{name: "the first limit to the rate", before: "udp_rate=none", now: "udp_rate=1000000", want: "udp_rate=none", doubtful: true},
+		{name: "a limit to the rate twice", before: "udp_rate=none", last: "udp_rate=900000", now: "udp_rate=1000000", want: "udp_rate=1000000"},
 	} {
 		now := measured(tc.now)
 		got, doubtful := now.Steady(measured(tc.before), measured(tc.last), tc.works)
