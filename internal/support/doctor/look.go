@@ -94,7 +94,7 @@ func Look(ctx context.Context, s Subject) Observations {
 		l.progress("session with the %v at %s", s.upper(), at)
 		far, end := l.longTimeout(life)
 		defer end()
-		l.session(far, at)
+		l.session(life, far, at)
 	}
 	far, end := l.longTimeout(life)
 	defer end()

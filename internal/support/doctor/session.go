@@ -24,7 +24,7 @@ import (
 
 // session asks the daemon above at address for the site's profile and for reflectors, over a visiting
 // session. It sets l.leave and l.ask.
-func (l *looker) session(ctx context.Context, address string) {
+func (l *looker) session(life, ctx context.Context, address string) {
 	o := &l.o.Session
 	o.Tried, o.At = true, address
 	creds, err := control.LoadCredentials(l.s.Cert, l.s.Key, l.s.CA)
@@ -34,10 +34,11 @@ func (l *looker) session(ctx context.Context, address string) {
 	}
 	l.data = creds.DataClient(control.RoleBroker, control.RoleProxy)
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
-	ctx, cancel := context.WithCancel(ctx) // the session ends with it
+	// The session ends with life, not with ctx: how long the path is beyond a gateway is known only once it has been used.
+	life, cancel := context.WithCancel(life)
 	patience := boundFor(ctx, connectBound)
 	late := time.AfterFunc(patience, cancel)
-	s, err := e.Dial(ctx, control.DialConfig{
+	s, err := e.Dial(life, control.DialConfig{
 		Addr: address, Role: l.s.upper(), Visit: true, HTTPProxy: l.s.proxyTo(), Small: l.smallControl(),
 	})
 	if !late.Stop() && err == nil {
