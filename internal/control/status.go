@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/hashicorp/yamux"
 	"google.golang.org/grpc/codes"
@@ -19,9 +20,11 @@ import (
 // maxFault bounds the text of a failure, in bytes: of one that is sent, and of one that a peer sent.
 const maxFault = 4 << 10
 
-// Fault converts err to a message: its text, and its class as a wire.Code.
+// Fault converts err to a message: its text, and its class as a wire.Code. What is no UTF-8, as in a file's name, is
+// replaced, since messages carry no other text.
 func Fault(err error) *controlpb.Fault {
-	return &controlpb.Fault{Code: uint32(wire.CodeOf(err)), Text: limit.Text(err.Error(), maxFault)}
+	text := strings.ToValidUTF8(limit.Text(err.Error(), maxFault), "\uFFFD")
+	return &controlpb.Fault{Code: uint32(wire.CodeOf(err)), Text: limit.Text(text, maxFault)}
 }
 
 // FaultErr is the inverse of Fault; nil for a nil fault.
