@@ -50,30 +50,27 @@ type Conn interface {
 	// the deadlines of these methods.
 	net.Conn
 
-	// WriteBuffers writes several buffers as one. It does not modify bufs.
-	WriteBuffers(bufs [][]byte) (int64, error)
+	// SetUser sets who is told what happens to the connection.
+	SetUser(stream.User)
 
-	// Append adds a copy of head and body, for Flush to write. It never blocks: it returns false, and
-	// has added nothing, where there is no room for all of it now, or another write is in the middle of
-	// what it adds.
-	Append(head, body []byte) (bool, error)
+	// Append adds a copy of head, and body as how says, for Flush or Push to write. It never blocks, and takes
+	// all or nothing. If it refuses, because too much waits to be written, the user's Writable is called once it
+	// would not. What it refers to is released with mark; 0: it refers to nothing.
+	Append(how stream.How, head, body []byte) (mark uint64, ok bool, err error)
 
 	// Flush writes what was appended as far as that does not block; the rest is written by others.
 	Flush()
 
-	// Post is an Append of p and a Flush.
-	Post(p []byte) (bool, error)
-
-	// Lend is WriteBuffers without a copy of large buffers: the caller must not change them until they
-	// are released. After an error the n bytes that were written have been copied.
-	Lend(bufs [][]byte) (n int64, mark uint64, err error)
+	// Push is Flush for a caller that waits: it writes once, however long that takes, and reports whether there is
+	// more for it to write.
+	Push() (more bool)
 
 	// Released reports whether nothing refers any more to what was lent before mark: the peer's process
 	// has taken it, or the link is over. If not, a Read returns 0 bytes without an error when that is so.
 	Released(mark uint64) bool
 
-	// Reclaim returns all lent buffers to the caller; what the peer may still need is copied.
-	Reclaim()
+	// Reclaim returns to the caller what was lent from from up to to; what the peer may still need is copied.
+	Reclaim(from, to uint64)
 
 	// Calm makes reads sleep at once when no data is there, instead of spinning, from now on.
 	Calm()
@@ -204,15 +201,6 @@ func (l *Link) BoundUnsent(bytes int) {
 	if l.stream != nil {
 		stream.BoundUnsent(l.stream, bytes)
 	}
-}
-
-// AwaitSent waits until the kernel has all that was written to the link. It returns an error when the
-// write deadline passes or the link is over.
-func (l *Link) AwaitSent() error {
-	if l.stream == nil {
-		return nil // only in tests: a bare socket writes at once
-	}
-	return stream.AwaitSent(l.stream)
 }
 
 // Explain returns what the local helper knows about the death of the carrier of a link with only

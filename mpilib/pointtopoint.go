@@ -127,7 +127,7 @@ func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold boo
 	if err == nil {
 		err = comm.core.CheckSend(dst, tag)
 	}
-	if w := comm.world; err == nil && dst != ProcNull && w.watch == nil && w.engine.SendNow(comm.core.Senders(), comm.core.Context, comm.core.Global(dst), tag, b, mode, hold) {
+	if w := comm.world; err == nil && dst != ProcNull && w.watch == nil && w.engine.SendNow(comm.core.Senders(), comm.core.Context, comm.core.Global(dst), tag, b, mode) {
 		return comm.completed(&comm.sent, 1, engine.Result{Source: w.engine.Rank(), Tag: tag, Bytes: uint64(len(b))})
 	}
 	what := transfer{comm: comm, send: true, peer: dst, tag: tag, elem: 1}

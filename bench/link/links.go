@@ -93,8 +93,11 @@ func (c *onlyOne) take() (overlay.Carrier, error) {
 
 func (c *onlyOne) Close() error { return nil }
 
-// An awaiter waits until everything that was lent before a mark is released; see stream.Stream.
-type awaiter interface{ Await(mark uint64) error }
+// A lender is what a link's connection is besides; see stream.Stream.
+type lender interface {
+	Lend(bufs [][]byte) (n int64, mark uint64, err error)
+	Await(mark uint64) error
+}
 
 // linkEnd is an End of a link. It sends large messages without a copy.
 type linkEnd struct {
@@ -108,12 +111,12 @@ type linkEnd struct {
 
 func (e *linkEnd) Send(msg []byte) (err error) {
 	e.one[0] = msg
-	_, e.mark, err = e.Lend(e.one[:])
+	_, e.mark, err = e.Conn.(lender).Lend(e.one[:])
 	return err
 }
 
 func (e *linkEnd) Flush() error             { return nil }
-func (e *linkEnd) Settle() error            { return e.Conn.(awaiter).Await(e.mark) }
+func (e *linkEnd) Settle() error            { return e.Conn.(lender).Await(e.mark) }
 func (e *linkEnd) Receive(msg []byte) error { _, err := io.ReadFull(e.Conn, msg); return err }
 
 func (e *linkEnd) Close() error {

@@ -163,7 +163,9 @@ func (c *Carrier) offer() {
 		if left {
 			err = net.ErrClosed
 		}
+		c.frame = nextFrame(c.frame, n, 0)
 		c.wrote(n, err)
+		s.tellWritable()
 	}
 	c.writing = false
 	s.checkDone()
@@ -208,11 +210,18 @@ func (c *Carrier) writeLoop() {
 	}
 }
 
-// write writes all there is. mu is held, and released during the system call.
+// write writes all there is. mu is held, and released meanwhile.
 func (c *Carrier) write() {
+	for c.writeOnce() {
+	}
+}
+
+// writeOnce writes once, and reports whether there may be more. mu is held, and released during the system call.
+func (c *Carrier) writeOnce() (again bool) {
 	s := c.s
 	c.writing = true
-	for !c.dead && c.compose() {
+	if !c.dead && c.compose() {
+		again = true
 		c.speaks(s.ticks.Load())
 		large := c.to-c.from >= minFrame
 		s.mu.Unlock()
@@ -227,8 +236,11 @@ func (c *Carrier) write() {
 		s.mu.Lock()
 		c.wrote(n, err)
 	}
+	end := s.send.End()
+	s.tellWritable() // what it flushes is left to this goroutine
 	c.writing = false
 	s.checkDone()
+	return again || s.send.End() > end
 }
 
 // Frames are as large as a carrier takes in a short time: a frame being written cannot be
@@ -411,6 +423,7 @@ func (c *Carrier) interrupt() {
 // receive reads from the socket into the first k buffers of vec. It releases mu meanwhile.
 func (c *Carrier) receive(k int) (n int, ok bool) {
 	s := c.s
+	s.tellWritable()
 	s.mu.Unlock()
 	n, err := c.conn.ReadVec(c.vec[:k]...)
 	s.mu.Lock()

@@ -1,11 +1,7 @@
 package stream
 
 import (
-	"errors"
-	"os"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,45 +42,4 @@ func TestBoundUnsent(t *testing.T) {
 	if got := lowat(t, second); got != unsent {
 		t.Errorf("shared, with a larger bound: %d", got)
 	}
-}
-
-// AwaitSent waits while the carrier has not taken what was posted, and no longer.
-func TestAwaitSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.ends[0], w.ends[1]
-		w.with("tcp")
-		if err := AwaitSent(a.Stream); err != nil {
-			t.Fatal(err)
-		}
-		page, posted := make([]byte, 64<<10), 0
-		for { // nobody reads: the socket is full before the window is
-			ok, err := a.Post(page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !ok {
-				break
-			}
-			posted += len(page)
-		}
-		a.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-		if err := AwaitSent(a.Stream); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("with %d bytes posted and none read: %v", posted, err)
-		}
-		a.SetWriteDeadline(time.Now().Add(time.Minute))
-		done := make(chan error, 1)
-		go func() { done <- AwaitSent(a.Stream) }()
-		buf := make([]byte, 64<<10)
-		for posted > 0 {
-			n, err := b.Read(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			posted -= n
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
 }

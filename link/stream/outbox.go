@@ -74,11 +74,12 @@ func (o *outbox) free(off uint64) {
 	o.pages.free(off)
 }
 
-// copyUnacked copies what is still held of zero-copy bytes starting at off, so that the caller may
+// copyUnacked copies what is still held of zero-copy spans that begin below to and end above from, so that the caller may
 // change them. Bytes below acked are not needed.
-func (o *outbox) copyUnacked(off, acked uint64) {
-	from := o.zeroCopyFrom(off)
-	for i := from; i < len(o.zeroCopy); i++ {
+func (o *outbox) copyUnacked(from, to, acked uint64) {
+	first := o.zeroCopyFrom(from)
+	i := first
+	for ; i < len(o.zeroCopy) && o.zeroCopy[i].off < to; i++ {
 		l := o.zeroCopy[i]
 		if passed := int64(acked - l.off); acked > l.off { // all of it may be acknowledged and not yet freed
 			l.data = l.data[min(passed, int64(len(l.data))):]
@@ -86,7 +87,7 @@ func (o *outbox) copyUnacked(off, acked uint64) {
 		}
 		o.pages.put(l.off, l.data)
 	}
-	o.cut(from, len(o.zeroCopy))
+	o.cut(first, i)
 }
 
 // cut removes the spans from i up to but excluding j.

@@ -47,6 +47,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		if s.waiting() > 0 {
 			n := s.take(p)
 			s.afterRead()
+			s.tellWritable()
 			return n, nil
 		}
 		switch {
@@ -70,6 +71,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		}
 		if n := c.readFor(p); n > 0 {
 			s.afterRead()
+			s.tellWritable()
 			return n, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -56,10 +57,20 @@ func send(s *Stream, direction, n int, rng *rand.Rand) error {
 		case 4:
 			cut := rng.IntN(k + 1)
 			var taken bool
-			if taken, err = s.Append(all[:cut], all[cut:]); taken || err != nil {
-				spoil(all)
-				if rng.IntN(2) == 0 { // else whoever writes next writes it, at the latest what follows the traffic
+			how := How(rng.IntN(int(hows)))
+			var mark uint64
+			if mark, taken, err = s.Append(how, all[:cut], all[cut:]); taken || err != nil {
+				if mark == 0 {
+					spoil(all)
+				} else {
+					owed = append(owed, debt{all, mark})
+				}
+				switch rng.IntN(3) { // else whoever writes next writes it, at the latest what follows the traffic
+				case 0:
 					s.Flush()
+				case 1:
+					for s.Push() {
+					}
 				}
 				break
 			}
@@ -298,18 +309,24 @@ func (w *world) fresh(rng *rand.Rand) *road {
 
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
+// nobody returns a stream without carriers.
+func nobody(t *testing.T) *Stream {
+	s := New(Options{Peer: "nobody", Lost: func(*Carrier, error, int) error { return nil }, Silent: func(bool) {}, Ended: func() {}})
+	t.Cleanup(func() { s.Fail(io.EOF) })
+	return s
+}
+
 // TestAppend: what is appended is whole and in order. It is refused where there is no room for all of it, and in the
 // middle of a write that waits for room.
 func TestAppend(t *testing.T) {
-	s := New(Options{Peer: "nobody", Lost: func(*Carrier, error, int) error { return nil }, Silent: func(bool) {}, Ended: func() {}})
-	defer s.Fail(io.EOF)
-	if ok, err := s.Append([]byte("head"), []byte("body")); !ok || err != nil {
-		t.Fatalf("%v, %v", ok, err)
+	s := nobody(t)
+	if mark, ok, err := s.Append(Copy, []byte("head"), []byte("body")); mark != 0 || !ok || err != nil {
+		t.Fatalf("%d, %v, %v", mark, ok, err)
 	}
 	if got := s.out.gather(nil, 0, 8); len(got) != 1 || string(got[0]) != "headbody" || s.send.End() != 8 {
 		t.Errorf("%q, up to %d", got, s.send.End())
 	}
-	if ok, err := s.Append(nil, make([]byte, Window)); ok || err != nil || s.send.End() != 8 {
+	if _, ok, err := s.Append(Copy, nil, make([]byte, Window)); ok || err != nil || s.send.End() != 8 {
 		t.Errorf("more than there is room for: %v, %v, up to %d", ok, err, s.send.End())
 	}
 
@@ -325,7 +342,7 @@ func TestAppend(t *testing.T) {
 		}
 		s.mu.Unlock()
 	}
-	if ok, err := s.Append([]byte("between"), nil); ok || err != nil {
+	if _, ok, err := s.Append(Copy, []byte("between"), nil); ok || err != nil {
 		t.Errorf("in the middle of a write: %v, %v", ok, err)
 	}
 	s.mu.Lock()
@@ -334,11 +351,150 @@ func TestAppend(t *testing.T) {
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := s.Append([]byte("after"), nil); !ok || err != nil {
+	s.mu.Lock()
+	s.send.Up(1, 1, 0)
+	s.send.Next(1, math.MaxInt) // the kernel has it
+	s.mu.Unlock()
+	if _, ok, err := s.Append(Copy, []byte("after"), nil); !ok || err != nil {
 		t.Errorf("after the write: %v, %v", ok, err)
 	}
 	s.Fail(io.EOF)
-	if ok, err := s.Append(nil, nil); ok || !errors.Is(err, io.EOF) {
+	if _, ok, err := s.Append(Copy, nil, nil); ok || !errors.Is(err, io.EOF) {
 		t.Errorf("after the end: %v, %v", ok, err)
 	}
+}
+
+// TestAppendLends: of what is lent the stream refers to the body, if that is large, until it is reclaimed.
+func TestAppendLends(t *testing.T) {
+	s := nobody(t)
+	body := make([]byte, minZeroCopy)
+	for _, tc := range []struct {
+		how  How
+		body []byte
+		mark uint64
+	}{{Lend, body[1:], 0}, {Copy, body, 0}, {Fresh, nil, 0}, {Lend, body, 3*minZeroCopy + 2}} {
+		want := tc.how != Fresh // which waits until the kernel has what is before it
+		if mark, ok, err := s.Append(tc.how, []byte{1}, tc.body); mark != tc.mark && ok || ok != want || err != nil {
+			t.Errorf("%+v: %d, %v, %v", tc.how, mark, ok, err)
+		}
+	}
+	end := s.send.End()
+	s.Append(Lend, nil, body)
+	body[0] = 7
+	head := func(off uint64) byte { return s.out.gather(nil, off, 1)[0][0] }
+	s.Reclaim(end-minZeroCopy, end)
+	body[0] = 8
+	if a, b := head(end-minZeroCopy), head(end); a != 7 || b != 8 {
+		t.Errorf("what was reclaimed is %d, and what is still lent %d", a, b)
+	}
+	s.Reclaim(0, end+minZeroCopy)
+	if len(s.out.zeroCopy) > 0 {
+		t.Error("something is still lent")
+	}
+}
+
+// hopeful is a user that waits until Append takes something.
+type hopeful struct {
+	s     *Stream
+	how   How
+	n     int
+	taken chan bool
+}
+
+func (u *hopeful) Writable() {
+	_, ok, _ := u.s.Append(u.how, nil, make([]byte, u.n))
+	u.taken <- ok
+	u.s.Flush()
+}
+
+// TestWritable: Append refuses while too much is not with the kernel, and its user is called once it would not, by whoever
+// writes, or reads that the peer has taken more.
+func TestWritable(t *testing.T) {
+	for name, tc := range map[string]struct {
+		how    How
+		n      int
+		unsent int // see BoundUnsent
+		most   int
+	}{
+		"small":                      {Copy, 10_000, 0, maxUnsent},
+		"lent":                       {Lend, 1 << 20, 0, maxUnsent},
+		"where little is to wait":    {Copy, 1000, 1 << 10, piece},
+		"behind what the kernel has": {Fresh, 1, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.with("tcp")
+				a, b := w.ends[0], w.ends[1]
+				if tc.unsent > 0 {
+					BoundUnsent(a.Stream, tc.unsent)
+				}
+				u := &hopeful{a.Stream, tc.how, tc.n, make(chan bool, 1)}
+				a.SetUser(u)
+				total := 0
+				for { // nobody reads: the carrier is full before the window is
+					_, ok, err := a.Append(tc.how, nil, make([]byte, tc.n))
+					if err != nil {
+						t.Fatal(err)
+					}
+					a.mu.Lock()
+					waits := unsentBytes(a.Stream)
+					a.mu.Unlock()
+					if ok && waits >= tc.most+tc.n || !ok && waits < tc.most {
+						t.Fatalf("Append returns %v, and %d bytes wait", ok, waits)
+					}
+					if !ok {
+						break
+					}
+					total += tc.n
+					a.Flush()
+					synctest.Wait()
+				}
+				select {
+				case <-u.taken:
+					t.Fatal("the user is called while nobody reads")
+				default:
+				}
+				if _, err := io.ReadFull(b, make([]byte, total)); err != nil {
+					t.Fatal(err)
+				}
+				if !<-u.taken {
+					t.Error("the user is called, and Append refuses")
+				}
+				if _, err := io.ReadFull(b, make([]byte, tc.n)); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// TestWritableOnRoom: a reader that hears that there is room in the window again calls the user.
+func TestWritableOnRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.with("tcp")
+		a, b := w.ends[0], w.ends[1]
+		w.watch() // so that the peer's own goroutine reads
+		u := &hopeful{a.Stream, Copy, piece, make(chan bool, 1)}
+		a.SetUser(u)
+		total := 0
+		for ok := true; ok; total += piece {
+			if _, ok, _ = a.Append(Copy, nil, make([]byte, piece)); !ok {
+				break
+			}
+			a.Flush()
+			time.Sleep(time.Second) // it arrives
+		}
+		if total != Window || unsentBytes(a.Stream) > 0 {
+			t.Fatalf("%d bytes are taken, of which %d wait", total, unsentBytes(a.Stream))
+		}
+		go a.Read(make([]byte, 1)) // ends with the stream
+		if _, err := io.ReadFull(b, make([]byte, total)); err != nil {
+			t.Fatal(err)
+		}
+		if !<-u.taken {
+			t.Error("the user is called, and Append refuses")
+		}
+	})
 }

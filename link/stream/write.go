@@ -23,7 +23,7 @@ func (s *Stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
 	start := s.out.end
 	n, lent, err := s.push(bufs)
 	if lent {
-		s.takeBack(start)
+		s.takeBack(start, math.MaxUint64)
 	}
 	return n, err
 }
@@ -39,19 +39,17 @@ func (s *Stream) Lend(bufs [][]byte) (n int64, mark uint64, err error) {
 	start := s.out.end
 	n, lent, err := s.push(bufs)
 	if err != nil && lent {
-		s.takeBack(start)
+		s.takeBack(start, math.MaxUint64)
 	}
 	return n, s.out.end, err
 }
 
-// Reclaim returns all lent buffers to the caller: what the peer may still need is copied. It waits
-// for a system call that reads them, and for a write that is under way.
-func (s *Stream) Reclaim() {
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
+// Reclaim returns to the caller what was lent from from up to to: what the peer may still need of it is copied. It
+// waits for a system call that reads it.
+func (s *Stream) Reclaim(from, to uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.takeBack(0)
+	s.takeBack(from, to)
 }
 
 // Await waits until the peer's process has taken everything before mark. It returns an error when
@@ -77,7 +75,7 @@ func (s *Stream) Await(mark uint64) error {
 func (s *Stream) Released(mark uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.released(mark) {
+	if isReleased(s, mark) {
 		return true
 	}
 	s.wrote.wanted = max(s.wrote.wanted, mark)
@@ -85,14 +83,14 @@ func (s *Stream) Released(mark uint64) bool {
 	return false
 }
 
-func (s *Stream) released(mark uint64) bool {
+func isReleased(s *Stream, mark uint64) bool {
 	return (s.over || s.send.Acked() >= mark) && !s.writing(0, mark)
 }
 
 // release makes a Read return if what was to be released is. The goroutine of by, if there is one, sees
 // that itself.
 func (s *Stream) release(by *Carrier) {
-	if s.wrote.wanted == 0 || !s.released(s.wrote.wanted) {
+	if s.wrote.wanted == 0 || !isReleased(s, s.wrote.wanted) {
 		return
 	}
 	s.wrote.wanted, s.wrote.returns = 0, true
@@ -124,7 +122,7 @@ func (s *Stream) wakeCarriers() {
 func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
 	n, lent, err = s.add(bufs)
 	if err == nil && n > 0 {
-		s.flush(s.how(lent))
+		s.flush(s.wrote.urgency(lent, atOnce))
 	}
 	return n, lent, err
 }
@@ -178,23 +176,101 @@ func (s *Stream) room() (int, error) {
 // are slots for pages above those that are still being written.
 func (s *Stream) roomNow() int { return min(s.send.Room(), s.out.pages.room(s.out.end)) }
 
-// Append adds a copy of head and body to the stream, and leaves it to Flush, or to whoever writes next, to
-// write it. It never blocks: it returns false, and has added nothing, where there is no room for all of it
-// now, or another write is in the middle of what it adds.
-func (s *Stream) Append(head, body []byte) (bool, error) {
+// A User is told what happens to a stream. It is called without the stream's lock, by the goroutine that has written or
+// read, and may call the stream.
+type User interface {
+	// Writable is called once Append, which has refused something, would take it.
+	Writable()
+}
+
+// SetUser sets the stream's user.
+func (s *Stream) SetUser(u User) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrote.user = u
+}
+
+// How says what Append does with the bytes that it is given.
+type How uint8
+
+const (
+	Copy  How = iota // copies them
+	Lend             // refers to them, if they are many: they must not change until they are released, see Released
+	Fresh            // copies them, and refuses while anything before them is not with the kernel
+	hows
+)
+
+// maxUnsent is how many bytes may wait for the kernel before Append refuses more: what waits above the stream can still be
+// withdrawn, and overtaken. Several carriers may hold a piece each, and with BoundUnsent it is one piece in all.
+const maxUnsent = 1 << 20
+
+// Append adds a copy of head, and body, to the stream, and leaves it to Flush or Push, or to whoever writes next, to write
+// them. It never blocks: it takes all or nothing. It refuses where there is no room for all of it, so much waits for the
+// kernel, or another write is in the middle of what it adds; the user's Writable follows. What is lent is released with
+// mark, which is 0 if nothing was.
+func (s *Stream) Append(how How, head, body []byte) (mark uint64, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(head) + len(body)
 	switch {
 	case s.closing || s.over:
-		return false, s.ended("write")
-	case s.wrote.pushing || s.roomNow() < n:
-		return false, nil
+		return 0, false, s.ended("write")
+	case !takes(s, how, n):
+		s.wrote.refused[how], s.wrote.hasRefused = n, true
+		return 0, false, nil
 	}
 	s.send.Push(n)
 	s.out.add(head)
-	s.out.add(body)
-	return true, nil
+	switch {
+	case len(body) < minZeroCopy:
+		s.out.add(body)
+		return 0, true, nil
+	case how == Lend:
+		s.out.addUncopied(body)
+		mark = s.out.end
+	default:
+		s.out.add(body)
+	}
+	s.wrote.large = true
+	return mark, true, nil
+}
+
+// takes reports whether Append takes n bytes.
+func takes(s *Stream, how How, n int) bool {
+	most := max(maxUnsent, len(s.carriers)*piece)
+	switch {
+	case how == Fresh:
+		most = 1
+	case s.windows.unsent > 0:
+		most = piece
+	}
+	return !s.wrote.pushing && s.roomNow() >= n && unsentBytes(s) < most
+}
+
+// unsentBytes returns how many bytes the kernel has not taken, here or in a carrier's write.
+func unsentBytes(s *Stream) int {
+	n := s.send.End() - min(s.send.Sent(), s.send.End()) + s.send.Lost()
+	for _, c := range s.carriers {
+		n += c.to - c.from
+	}
+	return int(n)
+}
+
+// tellWritable calls the user's Writable if Append has refused what it would take now. mu is held, and released meanwhile.
+func (s *Stream) tellWritable() {
+	u := s.wrote.user
+	if !s.wrote.hasRefused || u == nil || s.closing || s.over {
+		return
+	}
+	for how, n := range s.wrote.refused {
+		if n > 0 && takes(s, How(how), n) {
+			s.wrote.refused, s.wrote.hasRefused = [hows]int{}, false
+			s.mu.Unlock()
+			u.Writable()
+			s.mu.Lock()
+			return
+		}
+	}
 }
 
 // Flush writes what was appended, as far as it need not block. The carrier's goroutine writes what the
@@ -202,20 +278,22 @@ func (s *Stream) Append(head, body []byte) (bool, error) {
 func (s *Stream) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.wrote.follows() {
-		s.flush(later)
-	} else {
-		s.flush(withoutWaiting)
-	}
+	s.flush(s.wrote.urgency(s.wrote.large, withoutWaiting))
+	s.wrote.large = false
 }
 
-// Post is an Append of p and a Flush.
-func (s *Stream) Post(p []byte) (bool, error) {
-	ok, err := s.Append(p, nil)
-	if ok {
-		s.Flush()
+// Push is Flush for a caller that waits until the kernel has what was appended: it writes once, however long the kernel
+// takes for that, and reports whether there is more for it to write.
+func (s *Stream) Push() (more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrote.large = false
+	c := onlyCarrier(s)
+	if c == nil || c.writing {
+		s.flush(withoutWaiting)
+		return false
 	}
-	return ok, err
+	return c.writeOnce() && !c.dead && (c.pending || s.send.Sendable())
 }
 
 // urgency says which goroutine writes.
@@ -227,48 +305,43 @@ const (
 	later                         // the carrier's goroutine, which may find more by then
 )
 
-// how returns how urgent a write is: one of several small writes in close succession can wait for
-// the next.
-func (s *Stream) how(lent bool) urgency {
-	if !lent && s.wrote.follows() {
-		return later
+// onlyCarrier returns the carrier that callers write themselves: the only one in use. Where several are, their goroutines write.
+func onlyCarrier(s *Stream) *Carrier {
+	if s.send.Shared() {
+		return nil
 	}
-	return atOnce
+	for _, c := range s.carriers {
+		if s.send.Uses(c.id) {
+			return c
+		}
+	}
+	return nil
 }
 
 // flush writes what there is to write; where the caller does not write, the carriers' goroutines
 // do.
 func (s *Stream) flush(u urgency) {
-	var only *Carrier
-	for _, c := range s.carriers {
-		if !s.send.Uses(c.id) {
-			continue
-		}
-		if only != nil {
-			s.shareOut()
-			return
-		}
-		only = c
-	}
-	switch {
-	case only == nil || only.writing: // the current writer looks for more before it stops
+	switch c := onlyCarrier(s); {
+	case c == nil:
+		s.shareOut()
+	case c.writing: // the current writer looks for more before it stops
 	case u == later:
-		only.wake()
+		c.wake()
 	case u == withoutWaiting:
-		only.offer()
+		c.offer()
 	default:
-		only.write()
+		c.write()
 	}
 }
 
-// takeBack copies the zero-copy bytes that the stream still holds starting at from, once no carrier is
+// takeBack copies the zero-copy bytes that the stream still holds from from up to to, once no carrier is
 // writing them.
-func (s *Stream) takeBack(from uint64) {
-	for s.writing(from, math.MaxUint64) {
+func (s *Stream) takeBack(from, to uint64) {
+	for s.writing(from, to) {
 		s.writable.Wait()
 	}
 	if !s.over {
-		s.out.copyUnacked(from, s.send.Acked())
+		s.out.copyUnacked(from, to, s.send.Acked())
 	}
 }
 
@@ -303,6 +376,11 @@ func (s *Stream) acknowledged() {
 // written is what the calls that write have left behind.
 type written struct {
 	burst
+	user       User
+	refused    [hows]int // how many bytes Append has refused since the user's Writable was called; 0: none
+	hasRefused bool
+	large      bool // what was appended is not to wait for more of it
+
 	pushing bool   // one, which holds writeMu, is in the middle of what it adds
 	wanted  uint64 // a Read is to return when this is released (see Released); 0: none is
 	returns bool   // it is: the next Read returns at once
@@ -329,6 +407,15 @@ func (b *burst) follows() bool {
 	does := now-b.last < closely
 	b.last = now
 	return does
+}
+
+// urgency returns how urgent a write is that would be u by itself: one of several small writes in close succession can
+// wait for the next.
+func (b *burst) urgency(large bool, u urgency) urgency {
+	if !large && b.follows() {
+		return later
+	}
+	return u
 }
 
 // CloseWrite ends this end's stream: the peer reads what was written, then io.EOF.

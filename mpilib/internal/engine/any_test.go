@@ -23,7 +23,7 @@ func TestWaitAnyLooksAfterOne(t *testing.T) {
 	for rank := 1; rank < 3; rank++ {
 		mine, peer := sockets(t)
 		t.Cleanup(func() { peer.Close() })
-		e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: uint32(rank)}})
+		e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: uint32(rank)}})
 		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - protocol.FirstCredit})
 		peers[rank] = peer
 	}

@@ -30,7 +30,7 @@ func exchange(b *testing.B, from, to *Engine, out, in []byte, posted bool) {
 	if posted {
 		to.StartRecv(&r, everyone{}, 0, from.Rank(), 5, in)
 	}
-	if !from.SendNow(everyone{}, 0, to.Rank(), 5, out, Standard, false) {
+	if !from.SendNow(everyone{}, 0, to.Rank(), 5, out, Standard) {
 		b.Fatal("a small message is not sent at once")
 	}
 	if !posted {

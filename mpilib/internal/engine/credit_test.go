@@ -86,7 +86,7 @@ func TestStreamOverDelay(t *testing.T) {
 	for i := range es {
 		es[i] = New(Config{Rank: i, Size: 2, Unexpected: first, MaxUnexpected: most})
 		t.Cleanup(es[i].Close)
-		es[i].Attach(&link.Link{Conn: bareConn{conns[i]}, Peer: overlay.ProcessName{Rank: uint32(1 - i)}, RTT: 2 * delay})
+		es[i].Attach(&link.Link{Conn: bare(conns[i]), Peer: overlay.ProcessName{Rank: uint32(1 - i)}, RTT: 2 * delay})
 	}
 	total := func() (now, held int) {
 		es[1].mu.Lock()
@@ -154,7 +154,7 @@ func TestPeerExceedsGrownCredit(t *testing.T) {
 	mine, peer := sockets(t)
 	e := New(Config{Rank: 0, Size: 2, Unexpected: first, MaxUnexpected: 8 << 20})
 	t.Cleanup(func() { peer.Close(); e.Close() })
-	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}, RTT: 50 * time.Millisecond})
+	e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}, RTT: 50 * time.Millisecond})
 	go io.Copy(io.Discard, peer) // credit; ends with the socket
 	total := 0
 	for start := time.Now(); total < 2*first; {
@@ -201,7 +201,7 @@ func TestPeerGrantsWithoutEnd(t *testing.T) {
 	mine, peer := sockets(t)
 	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
 	t.Cleanup(func() { peer.Close(); e.Close() })
-	e.Attach(&link.Link{Conn: fullConn{bareConn{mine}}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}})
 	for range 1 << 10 {
 		say(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: wire.MaxMessage})
 	}

@@ -11,7 +11,7 @@
 // revocations and notes.
 //
 // A transport (transport.go) carries bytes to a peer: a linkTransport over a link, with a queue and the
-// tokens for reading and writing; a ringTransport through shared memory. A peer has a switchTransport,
+// token for reading; a ringTransport through shared memory. A peer has a switchTransport,
 // which holds both.
 //
 // Engines exchange the envelopes of package wire. A small message is sent eagerly:
@@ -31,9 +31,13 @@
 //
 // A waiter that reads the link itself saves two wake-ups for each message. Without
 // waiters the peer's own goroutine takes over, which a clock checks every tick
-// (1 ms) while a link is idle. Writing has a token as well: a send itself writes
-// what the link accepts without blocking, a blocked waiter writes its own message,
-// and the peer's writer goroutine writes the remainder.
+// (1 ms) while a link is idle.
+//
+// The link's stream writes. It takes what is queued while not too much waits for the
+// kernel, and says when it takes more. A send has it write as much as does not block;
+// who waits for a send writes the rest itself, and else a goroutine of the stream does.
+// A stream refers to large messages in the program's memory: such a request is complete
+// once the stream has let go of that.
 //
 // # Shared memory
 //
@@ -52,7 +56,7 @@
 //
 // A slot holds the newest value that one process has put for another (package slot; slots.go, slotends.go). It is
 // beside the queue of the transport, which takes a value when it can write and nothing is queued before it,
-// or in turns. A link's writer hands the kernel a piece and waits until that has it, so that what comes after is the
+// or when much has gone before it. A link gets a piece once the kernel has all before it, so that what comes after is the
 // newest; carriers with slots hold little that is not sent (TCP_NOTSENT_LOWAT).
 //
 // # Failures

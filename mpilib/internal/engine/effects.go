@@ -13,7 +13,7 @@ func owner(r *protocol.Request) *Request { return r.Owner.(*Request) }
 // carryOut carries out the effects of the core. Every call of the core that may have effects is followed by
 // it before mu is released. mu is held, and released by the effects of which the core says so.
 func (e *Engine) carryOut() {
-	if e.core.HasEffects() || e.replicas.haveEffects() {
+	if e.core.HasEffects() || len(e.dispatches) > 0 || e.replicas.haveEffects() {
 		e.carryOutAll()
 	}
 }

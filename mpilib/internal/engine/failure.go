@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -68,12 +69,12 @@ func (e *Engine) rankFailed(rank int, err error) {
 	})
 }
 
-// broadcastEnvelope sends an envelope to all peers with a link. mu is held.
+// broadcastEnvelope sends an envelope to all peers with a link; carryOut has it written. mu is held.
 func (e *Engine) broadcastEnvelope(env wire.Envelope) {
 	for _, p := range e.peers {
 		if p != nil && p.transport.connected() && !p.proto.Gone {
 			p.queueControl(env)
-			p.transport.link.wakeWriter()
+			e.dispatches = append(e.dispatches, p)
 		}
 	}
 }
@@ -105,8 +106,8 @@ func (e *Engine) rejectLink(l *link.Link) {
 		why = wire.Envelope{Kind: wire.EnvelopeFailed, ID: l.Peer.Rank}
 	}
 	e.mu.Unlock()
-	l.Conn.Post(why.Append(nil))
-	l.Conn.Close()
+	l.Conn.Append(stream.Copy, why.Append(nil), nil)
+	l.Conn.Close() // which has it written
 }
 
 // connectFailed handles the failure of setting up a link. mu is held.
@@ -385,7 +386,7 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	}
 	p.transport.send(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
 	p.wantLink()
-	p.transport.link.wakeWriter()
+	p.dispatch(false)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (e *Engine) StartSend(h *Handle, g Group, ctxID uint32, dst, tag int, b []b
 	h.e = e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.sendNow(g, ctxID, dst, tag, b, mode, hold) {
+	if e.sendNow(g, ctxID, dst, tag, b, mode) {
 		e.Settle(h, Result{Source: e.cfg.Rank, Tag: tag, Bytes: uint64(len(b))})
 		return
 	}
@@ -248,17 +248,17 @@ func WaitAnyHandle(ctx context.Context, hs []*Handle, first int) (int, error) {
 
 // SendNow sends a message that is copied at once, and reports whether it did. If not, nothing
 // has changed, and StartSend is to be called.
-func (e *Engine) SendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
+func (e *Engine) SendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.sendNow(g, ctxID, dst, tag, b, mode, hold)
+	return e.sendNow(g, ctxID, dst, tag, b, mode)
 }
 
 // Send is Isend and Wait in one call.
 func (e *Engine) Send(ctx context.Context, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.sendNow(g, ctxID, dst, tag, b, mode, true) {
+	if e.sendNow(g, ctxID, dst, tag, b, mode) {
 		return nil
 	}
 	r := e.newRequest()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -152,8 +153,9 @@ func TestAttachAfterClose(t *testing.T) {
 	mine, theirs := sockets(t)
 	e := New(Config{Size: 2, Connect: func(context.Context, int) error { return nil }})
 	e.Close()
-	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
-	if _, err := mine.Write([]byte{0}); !errors.Is(err, net.ErrClosed) {
+	l := bare(mine)
+	e.Attach(&link.Link{Conn: l, Peer: overlay.ProcessName{Rank: 1}})
+	if _, _, err := l.Append(stream.Copy, nil, nil); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the link is open: %v", err)
 	}
 	said, err := io.ReadAll(theirs)

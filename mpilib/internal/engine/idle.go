@@ -42,7 +42,7 @@ func (e *Engine) watchIdle() {
 	}
 }
 
-// checkIdle wakes the reader and the writer of each link that was idle since the last call, and
+// checkIdle wakes the reader of each link that was idle since the last call, and
 // reports whether to call it again.
 func (e *Engine) checkIdle() bool {
 	e.mu.Lock()

@@ -84,8 +84,8 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 			e := New(Config{Rank: 0, Size: 3, Unexpected: limit, Unallocated: func(id uint32) bool { return id == 999 }})
 			e.maxAnswers = sweep(1<<20, maxAnswers)
 			t.Cleanup(func() { hostile.Close(); honest.Close(); e.Close() })
-			e.Attach(&link.Link{Conn: fullConn{bareConn{mine}}, Peer: overlay.ProcessName{Rank: 1}})
-			e.Attach(&link.Link{Conn: bareConn{honestMine}, Peer: overlay.ProcessName{Rank: 2}})
+			e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}})
+			e.Attach(&link.Link{Conn: bare(honestMine), Peer: overlay.ProcessName{Rank: 2}})
 			var from1, from2 Request
 			e.Irecv(&from1, everyone{}, 0, 1, 1<<30, nil) // of which no message comes
 			e.Irecv(&from2, everyone{}, 0, 2, 1, make([]byte, 3))
@@ -106,11 +106,6 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 		})
 	}
 }
-
-// fullConn takes nothing without waiting.
-type fullConn struct{ bareConn }
-
-func (fullConn) Post([]byte) (bool, error) { return false, nil }
 
 // flood says things until the other end hangs up.
 func flood(t *testing.T, c net.Conn, what func(i uint32) (wire.Envelope, int)) {
@@ -178,7 +173,7 @@ func TestPeerSharesTwice(t *testing.T) {
 		t.Skip(err)
 	}
 	defer seg.Close()
-	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	var r Request
 	e.Irecv(&r, everyone{}, 0, 1, 5, nil)

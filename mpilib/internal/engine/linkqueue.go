@@ -3,37 +3,44 @@ package engine
 import (
 	"slices"
 
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
 const (
-	// gatherBelow is the size from which a message is written from the caller's buffer
-	// instead of being copied into a batch (about where a copy costs more than a system
-	// call).
+	// gatherBelow is the size from which a message that waits in the queue stays in its caller's buffer.
 	gatherBelow = 16 << 10
-	batchSize   = 64 << 10 // bytes of copied messages written by one system call
-	maxBatches  = 256      // queued; further messages stay in their callers' buffers
-	maxTaken    = 1 << 20  // bytes taken at a time, apart from the last message
-	chunk       = 1 << 20  // bytes of a message whose CTS has arrived: other messages may be sent between chunks
+	// maxCopied is up to what size an eager message is copied to the stream, so that it is complete at once: under the
+	// lock no more is.
+	maxCopied  = 64 << 10
+	batchSize  = 64 << 10 // bytes of copied messages that are handed over at a time
+	maxBatches = 256      // queued; further messages stay in their callers' buffers
+	chunk      = 1 << 20  // bytes of a message whose CTS has arrived: other messages may be sent between chunks
 )
 
-// linkQueue holds the bytes and buffers that are queued for a peer's link, in order.
+// linkQueue holds, in order, what the stream of a peer's link has not taken yet.
 type linkQueue struct {
 	queue []segment
-	spare []byte    // memory for the next batch
-	taken []segment // being written
-	bufs  [][]byte  // the same, as the link takes it
-	head  []byte    // memory for the envelope of a slot's value
-	torn  bool      // the queue may begin in the middle of what an interrupted write has begun
+	spare []byte // memory for the next batch
 }
 
-// segment is a piece of the stream: copied bytes, then perhaps n bytes of a send's buffer,
-// from at on. The envelope of those is at the end of the copied bytes.
+// segment is a piece of the stream: copied bytes, then perhaps the first n bytes of a send's buffer. The envelope of
+// those is at the end of the copied bytes.
 type segment struct {
 	copied []byte
 	r      *Request
-	at, n  int
-	last   bool // the send is complete when it is written
+	n      int
+	last   bool // they are all of an eager message
+}
+
+// how says how the stream is to take the bytes of a send's buffer.
+func (s *segment) how() stream.How { return howToAppend(s.n, s.last) }
+
+func howToAppend(n int, eager bool) stream.How {
+	if eager && n <= maxCopied {
+		return stream.Copy
+	}
+	return stream.Lend
 }
 
 // full reports whether no more small messages are copied: without room the sender waits
@@ -59,30 +66,12 @@ func (q *linkQueue) addFromBuffer(env wire.Envelope, r *Request, n int, last boo
 	s.r, s.n, s.last = r, n, last
 }
 
-// putBack puts bytes first in the queue, which may be the end of what was begun.
-func (q *linkQueue) putBack(b []byte) {
-	q.queue = slices.Insert(q.queue, 0, segment{copied: b})
-	q.torn = true
-}
-
-// nextBatch takes the first segment out if it is a batch of copied bytes, and returns nil otherwise.
-func (q *linkQueue) nextBatch() []byte {
-	if len(q.queue) == 0 || q.queue[0].r != nil {
-		return nil
-	}
-	q.torn = false
-	b := q.queue[0].copied
-	left := copy(q.queue, q.queue[1:])
-	q.queue[left] = segment{}
-	q.queue = q.queue[:left]
-	return b
-}
-
-// recycle keeps the memory of a batch that was written.
-func (q *linkQueue) recycle(b []byte) {
-	if cap(b) <= 2*batchSize && cap(b) > cap(q.spare) {
+// removeFirst removes the first segment, which the stream has taken.
+func (q *linkQueue) removeFirst() {
+	if b := q.queue[0].copied; cap(b) <= 2*batchSize && cap(b) > cap(q.spare) {
 		q.spare = b[:0]
 	}
+	q.queue = slices.Delete(q.queue, 0, 1)
 }
 
 // remove takes r's buffer out of the queue, with its envelope, and returns how many bytes that were.
@@ -105,43 +94,4 @@ func (q *linkQueue) replace(r, by *Request) {
 			q.queue[i].r = by
 		}
 	}
-}
-
-// take moves the next segments to taken: of bulk, if nothing is queued. uncopied says that the callers'
-// buffers in them must stay unchanged until the peer has acknowledged the bytes (zero-copy). The state
-// of their requests is moving.
-func (q *linkQueue) take(bulk *bulk) (uncopied bool) {
-	q.taken = q.taken[:0]
-	if len(q.queue) == 0 {
-		r := (*bulk)[0]
-		n := min(chunk, int(r.Got.Bytes)-r.Offset)
-		env := wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}
-		q.taken = append(q.taken, segment{copied: env.Append(nil), r: r, at: r.Offset, n: n})
-		r.Offset += n
-		*bulk = append((*bulk)[1:], r)
-		if r.Offset == int(r.Got.Bytes) {
-			*bulk = (*bulk)[:len(*bulk)-1]
-		}
-		r.State = moving
-		return true
-	}
-	q.torn = false
-	n, bytes := 0, 0
-	uncopied = q.queue[0].r != nil && !q.queue[0].last
-	for n < len(q.queue) && bytes < maxTaken {
-		s := q.queue[n]
-		if (s.r != nil && !s.last) != uncopied {
-			break
-		}
-		bytes += len(s.copied) + s.n
-		if s.r != nil {
-			s.r.State = moving
-		}
-		n++
-	}
-	q.taken = append(q.taken, q.queue[:n]...)
-	left := copy(q.queue, q.queue[n:])
-	clear(q.queue[left:])
-	q.queue = q.queue[:left]
-	return uncopied
 }

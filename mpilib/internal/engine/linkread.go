@@ -39,7 +39,7 @@ func (t *linkTransport) servesWaiters() bool { return t.proto.Failed == nil && !
 func (t *linkTransport) readForWaiter(ctx context.Context, r *Request) {
 	t.takeReading(ctx)
 	r.reader, t.reading.forRequest = t, r
-	for r.State != complete && r.blockedBy() == nil && t.servesWaiters() && ctx.Err() == nil && !(r.IsSend && t.writable()) {
+	for r.State != complete && r.blockedBy() == nil && t.servesWaiters() && ctx.Err() == nil && !(r.IsSend && t.unflushed) {
 		t.readOnce(r.IsSend)
 	}
 	r.reader, t.reading.forRequest = nil, nil

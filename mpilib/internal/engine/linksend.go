@@ -3,66 +3,63 @@ package engine
 import (
 	"unsafe"
 
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file is what a linkTransport does as a transport: its queue does all of it but for small messages that
-// nothing goes before.
+// This file is what a linkTransport does as a transport: what the stream does not take at once goes to the queue.
 
 func (t *linkTransport) sendSmall(env wire.Envelope, b []byte) bool {
 	if len(b) >= gatherBelow || len(b) > t.eagerLimit() || t.queue.full() {
 		return false
 	}
-	if !t.append(env, b) {
+	t.send(env, b)
+	return true
+}
+
+// appendNow hands the stream an envelope and what follows it, unless something goes before them. An error is found again
+// by fill.
+func (t *linkTransport) appendNow(how stream.How, env wire.Envelope, b []byte) (mark uint64, ok bool) {
+	if len(t.queue.queue) > 0 {
+		return 0, false
+	}
+	mark, ok, _ = t.append(how, env.Append(t.head[:0]), b)
+	return mark, ok
+}
+
+func (t *linkTransport) send(env wire.Envelope, b []byte) {
+	if _, ok := t.appendNow(stream.Copy, env, b); !ok {
 		t.queue.add(env, b)
 	}
-	return true
 }
 
-// append adds a small message to the stream itself, if nothing goes before it and there is room, and reports
-// whether it did. dispatch has it written.
-func (t *linkTransport) append(env wire.Envelope, b []byte) bool {
-	if t.queued() || t.writing.busy || t.l == nil {
-		return false
+func (t *linkTransport) sendEager(env wire.Envelope, r *Request) (whole bool) {
+	n := len(r.Buf)
+	how := howToAppend(n, true)
+	if r.hold { // it waits until the kernel has it; then what is not acknowledged yet is copied
+		how = stream.Lend
 	}
-	ok, err := t.l.Conn.Append(env.Append(t.head[:0]), b)
-	if !ok || err != nil { // the write of the queue finds the error again
-		return false
+	if mark, ok := t.appendNow(how, env, r.Buf); ok {
+		return !t.appended(r, mark, true)
 	}
-	t.unflushed = true
-	return true
+	if n < gatherBelow && !t.queue.full() {
+		t.queue.add(env, r.Buf)
+		return true
+	}
+	t.queue.addFromBuffer(env, r, n, true)
+	return false
 }
-
-func (t *linkTransport) sendEager(env wire.Envelope, r *Request) (copied bool) {
-	if len(r.Buf) >= t.gatherBelow() || t.queue.full() {
-		t.queue.addFromBuffer(env, r, len(r.Buf), true)
-		return false
-	}
-	t.queue.add(env, r.Buf)
-	return true
-}
-
-// gatherBelow returns the size from which a message is written from its buffer. Nobody waits for sends of replicas, so that
-// the peer's own goroutine would have to be woken to write it, which costs more than to copy it once more.
-func (t *linkTransport) gatherBelow() int {
-	if t.indirect {
-		return batchSize
-	}
-	return gatherBelow
-}
-
-func (t *linkTransport) send(env wire.Envelope, b []byte) { t.queue.add(env, b) }
 
 func (t *linkTransport) sendHead(env wire.Envelope, r *Request, n int) {
+	if mark, ok := t.appendNow(stream.Lend, env, r.Buf[:n]); ok {
+		t.appended(r, mark, false)
+		return
+	}
 	t.queue.addFromBuffer(env, r, n, false)
 }
 
-func (t *linkTransport) sendLast(env wire.Envelope) {
-	if t.l != nil && !t.writing.busy {
-		t.l.Conn.Post(env.Append(nil))
-	}
-}
+func (t *linkTransport) sendLast(env wire.Envelope) { t.appendNow(stream.Copy, env, nil) }
 
 func (t *linkTransport) stream(r *Request) { t.bulk.add(r) }
 
@@ -90,12 +87,13 @@ func (t *linkTransport) fail(err error) {
 }
 
 func (t *linkTransport) requests(yield func(*Request)) {
-	for _, segments := range [][]segment{t.queue.queue, t.queue.taken} {
-		for _, s := range segments {
-			if s.r != nil {
-				yield(s.r)
-			}
+	for _, s := range t.queue.queue {
+		if s.r != nil {
+			yield(s.r)
 		}
+	}
+	for _, r := range t.uncopied {
+		yield(r)
 	}
 }
 

@@ -25,11 +25,13 @@ type linkTransport struct {
 	l       *link.Link // nil before Attach
 	queue   linkQueue
 	bulk    bulk        // after the queue
-	values  *slot.Queue // of slots, in turns with all of these; nil: they go through the ring
+	values  *slot.Queue // of slots, where nothing else waits; nil: they go through the ring
+	ahead   int         // how many bytes have gone before the value that waits
 	bellDue bool        // the peer is to be rung
 
 	head      [wire.EnvelopeLen]byte // memory for the envelope of what is appended
 	unflushed bool                   // something was appended to the stream, and is to be written
+	uncopied  []*Request             // eager messages that are complete once the link does not refer to them, in order
 
 	indirect  bool // nothing is read straight into a receive's buffer, so that another process can go on there if this one is lost
 	bellsOnly bool // the link carries no messages any more
@@ -37,7 +39,6 @@ type linkTransport struct {
 
 	in      readBuffer
 	reading reading
-	writing writing
 }
 
 // readBuffer is what was read and not handled yet. The holder of the reading token owns it.
@@ -59,9 +60,6 @@ type linkUser interface {
 	bufferHandled(hold bool)
 	// readFailed is called with the error that ended reading: io.EOF, or another.
 	readFailed(err error)
-	// written is called after bytes of r are written; last says that these were all of an eager
-	// message. mu may be released.
-	written(r *Request, last bool)
 	// carryOut carries out what follows from a write, or from the end of reading. mu may be released.
 	carryOut()
 	// flush sends records that had to wait until the link had accepted the bytes queued before them.
@@ -73,7 +71,6 @@ type linkUser interface {
 func (t *linkTransport) init(ctx context.Context, mu *sync.Mutex, idle *idleWatch, proto *protocol.Peer, user linkUser) {
 	t.mu, t.ctx, t.idle, t.proto, t.user = mu, ctx, idle, proto, user
 	t.reading.token, t.reading.wake = make(chan struct{}, 1), make(chan struct{}, 1)
-	t.writing.token, t.writing.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // reading is the state of the reading token of a link; see the package comment.
@@ -90,18 +87,6 @@ type reading struct {
 	interrupted bool          // see wasInterrupted
 }
 
-// writing is the state of the writing token of a link.
-type writing struct {
-	busy        bool          // a goroutine holds the token, and owns queue.taken
-	byWriter    bool          // the holder is the peer's own goroutine
-	count, seen uint64        // how often the token was taken; as checkIdle saw it last
-	waiters     int           // goroutines that sleep until they may take the token
-	token       chan struct{} // wakes one of them
-	wake        chan struct{} // makes the peer's own goroutine take it
-	ctx         watched       // of the waiter that writes
-	interrupted bool          // see wasInterrupted
-}
-
 func (t *linkTransport) attach(l *link.Link) {
 	t.l = l
 	size := readBufferSize
@@ -109,26 +94,20 @@ func (t *linkTransport) attach(l *link.Link) {
 		size = indirectBufferSize
 	}
 	t.in.buf = make([]byte, size)
+	l.Conn.SetUser(t)
 }
 
-// close ends the link and the goroutines that read and write it: the peer has failed. mu is held.
+// close ends the link and the goroutine that reads it: the peer has failed. mu is held.
 func (t *linkTransport) close() {
 	if t.l != nil {
 		t.l.Conn.Close()
 	}
-	t.wakeWriter()
 	wake(t.reading.wake)
 	wake(t.reading.token)
 }
 
-// unwatch drops the contexts of the waiters that last read and wrote. mu is held.
-func (t *linkTransport) unwatch() {
-	t.reading.ctx.end()
-	t.writing.ctx.end()
-}
-
-// wakeWriter has the writer's goroutine write what is queued.
-func (t *linkTransport) wakeWriter() { wake(t.writing.wake) }
+// unwatch drops the context of the waiter that last read. mu is held.
+func (t *linkTransport) unwatch() { t.reading.ctx.end() }
 
 // wakeReader has the reader's goroutine read, unless another goroutine does. mu is held.
 func (t *linkTransport) wakeReader() {
@@ -137,18 +116,11 @@ func (t *linkTransport) wakeReader() {
 	}
 }
 
-// checkIdle wakes the reader and the writer if no goroutine took their tokens since the last call, and
+// checkIdle wakes the reader if no goroutine took the token since the last call, and
 // reports whether it is to be called again. mu is held.
 func (t *linkTransport) checkIdle() (again bool) {
-	if t.writable() {
-		again = true
-		if t.writing.count == t.writing.seen {
-			t.wakeWriter()
-		}
-	}
-	t.writing.seen = t.writing.count
 	if t.reading.attended || t.reading.busy && t.reading.count == t.reading.seen { // a waiter starts the checks as it leaves
-		return again
+		return false
 	}
 	if t.reading.count == t.reading.seen {
 		t.wakeReader()
@@ -157,9 +129,6 @@ func (t *linkTransport) checkIdle() (again bool) {
 	return true
 }
 
-// pending reports whether there is something to write, or the peer is to be rung.
-func (t *linkTransport) pending() bool { return t.bellDue || t.queued() }
-
 var past = time.Unix(1, 0)
 
 // interruptRead makes a blocked reader of the link return. mu is held.
@@ -167,14 +136,6 @@ func (t *linkTransport) interruptRead() {
 	if t.l != nil {
 		t.reading.interrupted = true
 		t.l.Conn.SetReadDeadline(past)
-	}
-}
-
-// interruptWrite makes a blocked writer to the link return. mu is held.
-func (t *linkTransport) interruptWrite() {
-	if t.l != nil {
-		t.writing.interrupted = true
-		t.l.Conn.SetWriteDeadline(past)
 	}
 }
 

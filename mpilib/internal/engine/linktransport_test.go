@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -18,13 +18,12 @@ type lone struct {
 	linkTransport
 	mutex sync.Mutex
 	idle  idleWatch
+	core  protocol.Core
 	peer  protocol.Peer
 
 	kinds    []wire.EnvelopeKind
 	payloads [][]byte // of those that are all here
 	payload  []byte
-	written  []*Request
-	last     []bool
 	err      error
 }
 
@@ -50,19 +49,14 @@ func (u *lone) carryOut()                      {}
 func (u *lone) flush()                         {}
 func (u *lone) linkLost(doing string, e error) { u.err = e }
 
-// user keeps linkUser's written apart from the field of that name.
-type user struct{ *lone }
-
-func (u user) written(r *Request, last bool) {
-	u.lone.written, u.last = append(u.lone.written, r), append(u.last, last)
-}
-
 // alone returns one, whose lock is held, and the other end of its link.
 func alone(t *testing.T) (*lone, io.ReadWriteCloser) {
 	mine, theirs := sockets(t)
 	u := &lone{idle: idleWatch{start: make(chan struct{}, 1)}}
-	u.linkTransport.init(t.Context(), &u.mutex, &u.idle, &u.peer, user{u})
-	u.attach(&link.Link{Conn: bareConn{mine}})
+	u.core.Init(protocol.Config{}, 2)
+	u.core.AddPeer(&u.peer, 1)
+	u.linkTransport.init(t.Context(), &u.mutex, &u.idle, &u.peer, u)
+	u.attach(&link.Link{Conn: bare(mine)})
 	u.mutex.Lock()
 	t.Cleanup(func() { u.mutex.Unlock(); mine.Close(); theirs.Close() })
 	return u, theirs
@@ -134,77 +128,30 @@ func TestWaiterNeedsNoChecks(t *testing.T) {
 	}
 }
 
-// What is queued is written in order: small messages, buffers of the callers, and last the
-// streams, in turns. Of each buffer its owner learns.
-func TestLinkWritesInOrder(t *testing.T) {
-	u, theirs := alone(t)
-	large, first, second := new(Request), new(Request), new(Request)
-	large.Begin(large, 0, 1, 5, make([]byte, gatherBelow))
-	for _, r := range []*Request{first, second} {
-		r.Begin(r, 0, 1, 5, make([]byte, chunk+1))
-		r.Got.Bytes = chunk + 1
-		u.stream(r)
-	}
-	first.ID, second.ID = 1, 2
-	eager := protocol.EagerEnvelope(0, 5, 1)
-	copied := u.sendSmall(eager, []byte{9}) && u.sendEager(eager, &Request{Request: protocol.Request{Buf: []byte{8}}})
-	if !copied || u.sendEager(protocol.EagerEnvelope(0, 5, gatherBelow), large) {
-		t.Fatal("a small message was not copied, or a large one was")
-	}
-	var got []wire.Envelope
-	done := make(chan error, 1)
-	go func() { // a link that nobody reads takes no more
-		for range 7 {
-			var head [wire.EnvelopeLen]byte
-			if _, err := io.ReadFull(theirs, head[:]); err != nil {
-				done <- err
-				return
-			}
-			env, err := wire.ParseEnvelope(head[:])
-			if err != nil {
-				done <- err
-				return
-			}
-			got = append(got, env)
-			if _, err := io.CopyN(io.Discard, theirs, int64(env.Length)); err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- nil
-	}()
-	for u.writable() {
-		u.write()
-	}
-	if err := errors.Join(<-done, u.err); err != nil {
-		t.Fatal(err)
-	}
-	data := func(id uint32, n uint64) wire.Envelope {
-		return wire.Envelope{Kind: wire.EnvelopeData, ID: id, Length: n}
-	}
-	want := []wire.Envelope{eager, eager, protocol.EagerEnvelope(0, 5, gatherBelow), data(1, chunk), data(2, chunk), data(1, 1), data(2, 1)}
-	if !slices.Equal(got, want) {
-		t.Errorf("written:\n%+v\nwant\n%+v", got, want)
-	}
-	if !slices.Equal(u.written, []*Request{large, first, second, first, second}) || !slices.Equal(u.last, []bool{true, false, false, false, false}) {
-		t.Errorf("%d requests are said to be written, last: %v", len(u.written), u.last)
-	}
-}
-
-// ledger is a link that notes what it is told to write, and does not block.
+// ledger is a link that notes what it is told to write, as far as it has room, and does not block.
 type ledger struct {
-	bareConn
-	calls   []string
-	refuses bool
-	busy    func() // within the next Flush
+	*bareConn
+	calls []string
+	room  int    // for so many calls of Append
+	busy  func() // within the next Flush
 }
 
-func (c *ledger) Append(head, body []byte) (bool, error) {
-	if c.refuses {
-		return false, nil
+func (c *ledger) Append(how stream.How, head, body []byte) (mark uint64, ok bool, err error) {
+	if c.room == 0 {
+		return 0, false, nil
 	}
-	c.calls = append(c.calls, fmt.Sprintf("append %d %s", len(head), body))
-	return true, nil
+	c.room--
+	text := fmt.Sprintf("%d bytes", len(body))
+	if len(body) < 10 {
+		text = string(body)
+	}
+	if how == stream.Lend && len(body) >= gatherBelow {
+		c.added += uint64(len(body))
+		mark = c.added
+		text += " lent"
+	}
+	c.calls = append(c.calls, fmt.Sprintf("%d %s", len(head), text))
+	return mark, true, nil
 }
 
 func (c *ledger) Flush() {
@@ -215,28 +162,43 @@ func (c *ledger) Flush() {
 	}
 }
 
-func (c *ledger) Post(p []byte) (bool, error) {
-	c.calls = append(c.calls, fmt.Sprintf("post %s", p[wire.EnvelopeLen:]))
-	return true, nil
+func (c *ledger) Push() bool { c.calls = append(c.calls, "push"); return false }
+
+func (c *ledger) Released(mark uint64) bool { return false }
+
+// logged returns a linkTransport, whose lock is held, and its link.
+func logged(t *testing.T) (*lone, *ledger) {
+	u, _ := alone(t)
+	c := &ledger{bareConn: u.l.Conn.(*bareConn), room: 100}
+	u.l.Conn = c
+	return u, c
 }
 
-// A small message goes to the link at once, also while another is being written, unless something is queued before it or is
-// being taken out of the queue, or the link has no room.
-func TestLinkAppendsSmallMessages(t *testing.T) {
-	u, _ := alone(t)
-	c := &ledger{bareConn: u.l.Conn.(bareConn)}
-	u.l.Conn = c
+// expect says what the link has been told since the last call.
+func (c *ledger) expect(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if !slices.Equal(c.calls, want) {
+		t.Errorf("%s: %q, want %q", what, c.calls, want)
+	}
+	c.calls = nil
+}
+
+// begun returns a send of n bytes.
+func begun(n int, hold bool) *Request {
+	r := &Request{hold: hold}
+	r.Begin(r, 0, 1, 5, make([]byte, n))
+	r.IsSend, r.Got.Bytes = true, uint64(n)
+	return r
+}
+
+// A message goes to the link at once, unless something is queued before it, or the link has no room; then it follows when
+// that has.
+func TestLinkAppends(t *testing.T) {
+	u, c := logged(t)
 	say := func(text string) {
 		if !u.sendSmall(protocol.EagerEnvelope(0, 5, len(text)), []byte(text)) {
 			t.Fatalf("%q was not taken", text)
 		}
-	}
-	expect := func(what string, want ...string) {
-		t.Helper()
-		if !slices.Equal(c.calls, want) {
-			t.Errorf("%s: %q, want %q", what, c.calls, want)
-		}
-		c.calls = nil
 	}
 	say("first")
 	c.busy = func() {
@@ -246,21 +208,73 @@ func TestLinkAppendsSmallMessages(t *testing.T) {
 		u.dispatch(false)
 	}
 	u.dispatch(false)
-	expect("an idle link", "append 24 first", "flush", "append 24 second", "flush")
+	c.expect(t, "an idle link", "24 first", "flush", "24 second", "flush")
 
-	c.refuses = true
+	c.room = 0
 	say("third")
-	c.refuses = false
+	c.room = 100
 	say("fourth") // behind it
-	u.dispatch(false)
-	expect("a link without room", "post third"+string(protocol.EagerEnvelope(0, 5, 6).Append(nil))+"fourth")
+	u.dispatch(true)
+	c.expect(t, "a link without room", "59 ")
+	u.push()
+	c.expect(t, "who waits", "push")
 
-	u.writing.busy = true
+	c.room = 0
 	say("fifth")
-	u.writing.busy = false
 	u.dispatch(false)
-	expect("a link to which another goroutine takes the queue", "post fifth")
+	c.room = 100
+	u.mutex.Unlock()
+	u.Writable()
+	u.mutex.Lock()
+	c.expect(t, "room", "29 ", "flush")
 	if u.queued() || u.unflushed {
 		t.Error("something is left")
+	}
+}
+
+// What is queued is handed over in order: small messages, buffers of the callers, a bell, and last the streams, in turns.
+func TestLinkFillsInOrder(t *testing.T) {
+	u, c := logged(t)
+	c.room = 0
+	medium, large, head := begun(maxCopied, false), begun(maxCopied+1, false), begun(100<<10, false)
+	first, second := begun(chunk+1, false), begun(chunk+1, false)
+	u.stream(first)
+	u.stream(second)
+	u.bellDue = true
+	eager := protocol.EagerEnvelope(0, 5, 1)
+	if !u.sendSmall(eager, []byte{'a'}) || !u.sendEager(eager, begun(1, false)) || u.sendEager(eager, medium) || u.sendEager(eager, large) {
+		t.Fatal("a small message was not copied, or a large one was")
+	}
+	u.sendHead(eager, head, 70<<10)
+	c.room = 6
+	u.dispatch(false)
+	c.expect(t, "the first", "74 65536 bytes", "24 65537 bytes lent", "24 71680 bytes lent", "24 ", "24 1048576 bytes lent", "24 1048576 bytes lent", "flush")
+	if medium.State != complete || large.State != waiting || !large.uncopied || head.mark == 0 || head.uncopied {
+		t.Error("a copied message is not complete, or a lent one is")
+	}
+	c.room = 6
+	u.dispatch(false)
+	c.expect(t, "the rest", "24 \x00", "24 \x00", "flush")
+	u.letGo(large)
+	if large.State != complete || large.Err != nil || len(u.uncopied) > 0 {
+		t.Errorf("a message that was released: state %d, %v", large.State, large.Err)
+	}
+}
+
+// An eager message whose sender waits is lent, and taken back; others of that size are copied.
+func TestLinkLendsToWaiters(t *testing.T) {
+	u, c := logged(t)
+	eager := protocol.EagerEnvelope(0, 5, 0)
+	if !u.sendEager(eager, begun(gatherBelow, false)) || !u.sendEager(eager, begun(5, true)) {
+		t.Error("messages that are copied are not complete")
+	}
+	r := begun(gatherBelow, true)
+	if u.sendEager(eager, r) {
+		t.Error("a message that is lent is complete")
+	}
+	c.expect(t, "three messages", "24 16384 bytes", "24 \x00\x00\x00\x00\x00", "24 16384 bytes lent")
+	u.takeBack(r)
+	if r.State != complete || len(u.uncopied) > 0 {
+		t.Errorf("a message that was taken back: state %d", r.State)
 	}
 }

@@ -1,48 +1,59 @@
 package engine
 
-import "context"
+import (
+	"slices"
 
-// writable reports whether there is something to write and no goroutine that writes. mu is
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// This file is how bytes get from a peer's queue to its link. Whoever queues something hands the stream what that takes
+// (fill), and has it written as far as that does not block (flush). Who waits for a send writes itself (push). What the
+// stream refuses it asks for once there is room (Writable).
+
+// maxAhead is how many bytes of messages go to the stream while a value of a slot waits until the kernel has all before it.
+const maxAhead = 1 << 20
+
+// append hands the stream an envelope, at the end of head, and what follows it, and reports whether it took them. mu is
 // held.
-func (t *linkTransport) writable() bool {
-	return !t.writing.busy && t.l != nil && t.proto.Failed == nil && t.pending()
+func (t *linkTransport) append(how stream.How, head, b []byte) (mark uint64, ok bool, err error) {
+	if t.l == nil || how != stream.Fresh && t.ahead >= maxAhead {
+		return 0, false, nil
+	}
+	mark, ok, err = t.l.Conn.Append(how, head, b)
+	switch {
+	case !ok:
+		return mark, ok, err
+	case how == stream.Fresh || !t.values.Pending():
+		t.ahead = 0
+	default:
+		t.ahead += len(head) + len(b)
+	}
+	t.unflushed = true
+	return mark, ok, err
 }
 
-// writeAvailable writes the queue as far as the link accepts it without blocking. Bytes that other
-// goroutines queue meanwhile are left to the writer.
-// mu is held, and released meanwhile.
-func (t *linkTransport) writeAvailable() {
-	wrote := false
-	for {
-		t.user.flush()
-		b := t.nextWrite()
-		if b == nil {
-			break
-		}
-		t.writing.busy, wrote = true, true
-		t.mu.Unlock()
-		taken, err := t.l.Conn.Post(b)
-		t.mu.Lock()
-		t.writing.busy = false
-		switch {
-		case err != nil:
-			t.user.linkLost("sending", err)
-		case !taken:
-			t.queue.putBack(b)
-			wake(t.writing.wake)
-			return
-		default:
-			t.queue.recycle(b)
-		}
-	}
-	if wrote && (t.writable() || t.hasValues()) {
-		wake(t.writing.wake)
-	}
-}
-
-// dispatch writes what was appended and the queue, and wakes the writer for the remainder; with hold the caller will
-// write that. mu is held, and may be released.
+// dispatch hands the stream what is queued and has it written as far as that does not block; with hold the caller
+// writes it, see push. mu is held, and may be released.
 func (t *linkTransport) dispatch(hold bool) {
+	t.fill()
+	if !hold {
+		t.flush()
+	}
+}
+
+// fill hands the stream what is queued, as far as it takes that. mu is held, and may be released.
+func (t *linkTransport) fill() {
+	for t.fillOne() {
+	}
+	t.user.flush()
+	if t.bellDue {
+		t.fillOne()
+	}
+}
+
+// flush has what was handed over written as far as that does not block. mu is held, and may be released.
+func (t *linkTransport) flush() {
 	if t.unflushed {
 		t.unflushed = false
 		conn := t.l.Conn
@@ -50,197 +61,104 @@ func (t *linkTransport) dispatch(hold bool) {
 		conn.Flush()
 		t.mu.Lock()
 	}
-	t.writeAvailable()
-	if !hold && t.writable() {
-		t.wakeWriter()
-	}
 }
 
-// nextWrite removes and returns the bytes that writeAvailable writes next: a batch, or a bell. mu is held.
-func (t *linkTransport) nextWrite() []byte {
-	switch {
-	case !t.writable():
-		return nil
-	case !t.queued():
-		t.bellDue = false
-		b := append(t.queue.spare[:0], bellBytes...)
-		t.queue.spare = nil // until it is recycled
-		return b
-	}
-	return t.queue.nextBatch()
-}
-
-// writer writes the queue while no other goroutine does, until the peer fails or the engine closes.
-func (t *linkTransport) writer() {
-	for {
-		select {
-		case <-t.writing.wake:
-		case <-t.ctx.Done():
-			return
-		}
-		t.mu.Lock()
-		for t.writes() && t.writing.waiters == 0 { // a waiter writes its own message
-		}
-		if t.writing.waiters > 0 {
-			wake(t.writing.token)
-		}
-		failed := t.proto.Failed
-		t.mu.Unlock()
-		if failed != nil {
-			return
-		}
-	}
-}
-
-// writes writes messages, then a piece of a slot's value, and reports whether it wrote anything. mu is held, and
-// released meanwhile.
-func (t *linkTransport) writes() (wrote bool) {
-	t.writing.byWriter = true
-	defer func() { t.writing.byWriter = false }()
-	if t.writable() && t.writing.waiters == 0 {
-		t.write()
-		wrote = true
-	}
-	if t.hasValues() {
-		t.writeValue()
-		wrote = true
-	}
-	return wrote
-}
-
-// hasValues reports whether a piece of a slot's value can be written now. mu is held.
-func (t *linkTransport) hasValues() bool {
-	return !t.writing.busy && !t.queue.torn && t.l != nil && t.proto.Failed == nil && !t.proto.Gone && t.values.Pending()
-}
-
-// writeValue writes a piece of a slot's value, and waits until the kernel has it: as long as that takes, newer values
-// replace those that wait. mu is held, and released meanwhile.
-func (t *linkTransport) writeValue() {
-	v := t.values
-	t.writing.busy, v.Writes = true, true
-	t.writing.count++
-	env, b := v.NextPiece(maxPiece)
-	v.Taken(len(b))
-	t.queue.taken = t.queue.taken[:0]
-	t.queue.head = env.Append(t.queue.head[:0])
-	bufs := append(t.queue.bufs[:0], t.queue.head, b)
-	t.queue.bufs = bufs
-	t.mu.Unlock()
-	n, err := t.l.Conn.WriteBuffers(bufs)
-	if err == nil {
-		err = t.l.AwaitSent()
-	}
-	t.mu.Lock()
-	t.wrote(n, 0, err)
-	clear(bufs)
-	t.writing.busy, v.Writes = false, false
-	t.user.flush()
-}
-
-// writeForWaiter is write for a waiter, which the end of ctx interrupts. mu is held.
-func (t *linkTransport) writeForWaiter(ctx context.Context) {
-	if t.writing.ctx.ctx != ctx {
-		t.writing.ctx.watch(t.mu, ctx, t.interruptWrite)
-	}
-	t.write()
-}
-
-// awaitWriteToken sleeps until the peer's own goroutine, which is writing, leaves the remainder to
-// this waiter: otherwise one more thread would need a processor. mu is
-// held, and released meanwhile.
-func (t *linkTransport) awaitWriteToken(ctx context.Context, r *Request) {
-	done, stop := r.finished(), ctx.Done()
-	if r.GiveUp != nil {
-		stop = nil
-	}
-	t.writing.waiters++
-	t.mu.Unlock()
-	select {
-	case <-done:
-	case <-t.writing.token:
-	case <-stop:
-	}
-	t.mu.Lock()
-	if t.writing.waiters--; t.writing.waiters > 0 && !t.writing.byWriter {
-		wake(t.writing.token)
-	} else if t.hasValues() {
-		wake(t.writing.wake)
-	}
-}
-
-// write takes the next segments and writes them. mu is held, and released meanwhile.
-func (t *linkTransport) write() {
-	t.writing.busy = true
-	t.writing.count++
-	bufs := t.queue.bufs[:0]
-	uncopied := false
-	if t.queued() {
-		uncopied = t.queue.take(&t.bulk)
-	} else {
-		t.queue.taken, t.bellDue = t.queue.taken[:0], false
-		bufs = append(bufs, bellBytes)
-	}
-	for _, s := range t.queue.taken {
-		if len(s.copied) > 0 {
-			bufs = append(bufs, s.copied)
-		}
-		if s.n > 0 {
-			bufs = append(bufs, s.r.Buf[s.at:s.at+s.n])
-		}
-	}
-	t.queue.bufs = bufs
+// push writes once, for a caller that waits. mu is held, and released meanwhile.
+func (t *linkTransport) push() {
+	t.unflushed = false
 	conn := t.l.Conn
 	t.mu.Unlock()
-	var n int64
-	var mark uint64
-	var err error
-	if uncopied {
-		n, mark, err = conn.Lend(bufs)
-	} else {
-		n, err = conn.WriteBuffers(bufs)
-	}
+	more := conn.Push()
 	t.mu.Lock()
-	t.wrote(n, mark, err)
-	clear(bufs)
-	t.writing.busy = false
-	t.user.flush()
-	if !t.writing.byWriter && t.hasValues() {
-		wake(t.writing.wake)
-	}
+	t.unflushed = t.unflushed || more
 }
 
-// wrote handles the end of a write of n bytes. mu is held.
-func (t *linkTransport) wrote(n int64, mark uint64, err error) {
-	if wasInterrupted(&t.writing.interrupted, err, t.l.Conn.SetWriteDeadline) {
-		t.requeue(n)
-		err = nil
+// Writable implements stream.User.
+func (t *linkTransport) Writable() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dispatch(false)
+}
+
+// fillOne hands over what is next: of the queue, a bell, a piece of a slot's value, or a chunk of a send whose CTS has come,
+// and reports whether the stream took it. mu is held, and may be released.
+func (t *linkTransport) fillOne() bool {
+	var ok bool
+	var err error
+	switch {
+	case t.l == nil || t.proto.Failed != nil || t.lost:
+		return false
+	case t.values.Pending() && (t.ahead >= maxAhead || !t.queued()):
+		env, b := t.values.NextPiece(maxPiece)
+		if _, ok, err = t.append(stream.Fresh, env.Append(t.head[:0]), b); ok {
+			t.values.Taken(len(b))
+		}
+	case len(t.queue.queue) > 0:
+		s := t.queue.queue[0]
+		how, b := stream.Copy, []byte(nil)
+		if s.r != nil {
+			how, b = s.how(), s.r.Buf[:s.n]
+		}
+		var mark uint64
+		if mark, ok, err = t.append(how, s.copied, b); ok {
+			t.queue.removeFirst()
+			if s.r != nil && !t.appended(s.r, mark, s.last) {
+				t.proto.Written(&s.r.Request, s.last)
+				t.user.carryOut()
+			}
+		}
+	case t.bellDue:
+		if _, ok, err = t.append(stream.Copy, bellBytes, nil); ok {
+			t.bellDue = false
+		}
+	case len(t.bulk) > 0:
+		r := t.bulk[0]
+		n := min(chunk, int(r.Got.Bytes)-r.Offset)
+		env := wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}
+		var mark uint64
+		if mark, ok, err = t.append(stream.Lend, env.Append(t.head[:0]), r.Buf[r.Offset:r.Offset+n]); ok {
+			t.appended(r, mark, false)
+			t.bulk.sent(n)
+		}
 	}
 	if err != nil {
 		t.user.linkLost("sending", err)
 	}
-	for i, s := range t.queue.taken {
-		t.queue.taken[i] = segment{}
-		r := s.r
-		if r == nil {
-			t.queue.recycle(s.copied)
-			continue
-		}
-		r.mark = max(r.mark, mark)
-		t.user.written(r, s.last)
-	}
-	t.user.carryOut()
+	return ok
 }
 
-// requeue puts a copy of the unwritten bytes of the taken segments first in the queue: they
-// are part of the stream.
-func (t *linkTransport) requeue(n int64) {
-	var unwritten []byte
-	for _, b := range t.queue.bufs {
-		k := min(int64(len(b)), n)
-		n -= k
-		unwritten = append(unwritten, b[k:]...)
+// appended notes that bytes of r were handed over, and with what mark. It reports whether they are all of an eager
+// message, to which the link refers: then r is complete once that has let go of it. mu is held.
+func (t *linkTransport) appended(r *Request, mark uint64, last bool) (uncopied bool) {
+	if mark == 0 {
+		return false
 	}
-	if len(unwritten) > 0 {
-		t.queue.putBack(unwritten)
+	r.mark = mark
+	if !last || r.Mode == Synchronous {
+		return false
 	}
+	r.uncopied = true
+	if t.uncopied = append(t.uncopied, r); len(t.uncopied) == 1 && !r.hold {
+		t.l.Conn.Released(mark) // asks for it
+	}
+	return true
+}
+
+// takeBack completes an eager message whose waiter has handed it over: what the peer may still need is copied. mu is
+// held, and released meanwhile.
+func (t *linkTransport) takeBack(r *Request) {
+	r.State = moving
+	from, to := r.mark-uint64(len(r.Buf)), r.mark
+	t.mu.Unlock()
+	t.l.Conn.Reclaim(from, to)
+	t.mu.Lock()
+	t.letGo(r)
+}
+
+// letGo completes an eager message to which the link does not refer any more. mu is held, and may be released.
+func (t *linkTransport) letGo(r *Request) {
+	t.uncopied = slices.DeleteFunc(t.uncopied, func(q *Request) bool { return q == r })
+	r.uncopied = false
+	t.proto.Written(&r.Request, true)
+	t.user.carryOut()
 }

@@ -31,8 +31,10 @@ type peer struct {
 	slots        slots
 
 	in      incoming // owned by the holder of the reading token
-	taken   []uint32 // the sends that the peer has taken, and to which the link may still refer
+	taken   []uint32 // the sends of which the peer needs no more, and to which the link may still refer
 	goodbye goodbyeState
+
+	reclaimed []*Request // see reclaim
 
 	envelopes        uint32 // received, for checkReplies
 	notes, noteBytes int    // not delivered to the owner yet
@@ -66,7 +68,7 @@ func (p *peer) String() string {
 	return fmt.Sprintf("rank %d of the world", p.rank)
 }
 
-// attach gives the peer its link. mu is held.
+// attach gives the peer its link. mu is held, and may be released.
 func (p *peer) attach(l *link.Link) {
 	p.transport.link.attach(l)
 	p.e.replicas.requestLinks(p.rank)
@@ -77,10 +79,9 @@ func (p *peer) attach(l *link.Link) {
 		l.BoundUnsent(maxUnsentSlots)
 	}
 	p.transport.link.wakeReader()
-	p.transport.link.wakeWriter()
 	p.e.work.Go(p.transport.link.reader)
-	p.e.work.Go(p.transport.link.writer)
 	p.startSharing()
+	p.dispatch(false)
 }
 
 // wantLink starts to connect, once. mu is held.
@@ -96,13 +97,6 @@ func (p *peer) wantLink() {
 			p.connectFailed(err)
 		}
 	})
-}
-
-// written implements linkUser.
-func (p *peer) written(r *Request, last bool) {
-	if why := p.proto.Written(&r.Request, last); why != nil {
-		p.abandon(r, why)
-	}
 }
 
 // queueControl queues an envelope without a message. mu is held.
@@ -124,6 +118,12 @@ func (p *peer) fail(err error) {
 		// A peer closes its end of the link after its goodbye: that is no failure, but
 		// messages still to be sent cannot be delivered.
 		why = p.proto.GoodbyeError()
+	}
+	p.failUncopied(why)
+	for _, r := range slices.Clone(p.transport.link.uncopied) {
+		if r.State == waiting {
+			p.reclaim(r, why)
+		}
 	}
 	p.transport.fail(why)
 	p.slots.fail(why)
@@ -150,6 +150,7 @@ func (p *peer) fail(err error) {
 
 // goodbyeReceived handles the peer's goodbye: the peer neither sends nor receives any more. mu is held.
 func (p *peer) goodbyeReceived() {
+	p.failUncopied(p.proto.GoodbyeError())
 	p.proto.GoodbyeReceived()
 	p.slots.fail(p.proto.GoodbyeError())
 	p.e.carryOut()
@@ -270,7 +271,7 @@ func partFrom(peers []*peer) (open []*peer) {
 		p.goodbye.sent = true
 		open = append(open, p)
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
-		p.transport.link.wakeWriter()
+		p.dispatch(false)
 	}
 	return open
 }

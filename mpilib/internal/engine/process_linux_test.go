@@ -34,26 +34,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// socketConn is one end of a pair of sockets in the place of a link.
-type socketConn struct{ net.Conn }
-
-func (c socketConn) WriteBuffers(bufs [][]byte) (int64, error) {
-	b := append(net.Buffers(nil), bufs...)
-	return b.WriteTo(c.Conn)
-}
-
-func (c socketConn) Lend(bufs [][]byte) (int64, uint64, error) {
-	n, err := c.WriteBuffers(bufs)
-	return n, uint64(n), err
-}
-func (c socketConn) Released(uint64) bool             { return true }
-func (c socketConn) Reclaim()                         {}
-func (c socketConn) Calm()                            {}
-func (c socketConn) Append(_, _ []byte) (bool, error) { return false, nil }
-func (c socketConn) Flush()                           {}
-func (c socketConn) Post(p []byte) (bool, error)      { return post(c, p) }
-func (c socketConn) CloseWrite() error                { return c.Conn.(*net.UnixConn).CloseWrite() }
-
 // joined returns an engine of two that reaches the other through f.
 func joined(rank int, f *os.File) (*Engine, error) {
 	defer f.Close()
@@ -62,7 +42,7 @@ func joined(rank int, f *os.File) (*Engine, error) {
 		return nil, err
 	}
 	e := New(Config{Rank: rank, Size: 2, Unexpected: 1 << 20, SharedMemory: true})
-	e.Attach(&link.Link{Conn: socketConn{c}, Peer: overlay.ProcessName{Rank: uint32(1 - rank)}})
+	e.Attach(&link.Link{Conn: bare(c.(*net.UnixConn)), Peer: overlay.ProcessName{Rank: uint32(1 - rank)}})
 	return e, nil
 }
 

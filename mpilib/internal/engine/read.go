@@ -27,7 +27,7 @@ func (p *peer) bufferHandled(hold bool) {
 		p.proto.StopReceive(r)
 		p.e.carryOut()
 	}
-	if len(p.taken) > 0 {
+	if len(p.taken)+len(p.transport.link.uncopied) > 0 {
 		p.released()
 	}
 	p.dispatch(hold)
@@ -103,22 +103,16 @@ func (p *peer) handle(env wire.Envelope) error {
 	case wire.EnvelopeRTS:
 		err = p.proto.RTSReceived(env, p.in.exposed)
 	case wire.EnvelopeCTS:
-		if err = p.proto.CTSReceived(env); err == nil && env.Length == 0 {
-			p.e.carryOut()
-			p.announceBacklog()
-		}
+		return p.sendDone(p.proto.CTSReceived(env))
 	case wire.EnvelopeTaken:
-		return p.takenReceived(env)
+		return p.sendDone(p.proto.TakenReceived(env))
 	case wire.EnvelopeCredit:
 		p.proto.CreditReceived(env)
 		p.announceBacklog()
 	case wire.EnvelopeWithdraw:
 		p.proto.WithdrawReceived(env.ID)
 	case wire.EnvelopeWithdrawn:
-		if err = p.proto.WithdrawnReceived(env); err == nil {
-			p.e.carryOut()
-			p.announceBacklog()
-		}
+		return p.sendDone(p.proto.WithdrawnReceived(env))
 	case wire.EnvelopeGoodbye:
 		p.goodbye.received = true
 		p.released()
@@ -150,19 +144,20 @@ func (p *peer) handle(env wire.Envelope) error {
 	return err
 }
 
-// takenReceived handles Taken. mu is held.
-func (p *peer) takenReceived(env wire.Envelope) error {
-	taken, err := p.proto.TakenReceived(env)
+// sendDone completes a send of which the peer needs no more, once the link does not refer to its buffer; nil: there is
+// none, or an error. mu is held, and may be released.
+func (p *peer) sendDone(done *protocol.Request, err error) error {
 	switch {
-	case err != nil:
+	case done == nil || err != nil:
+		p.e.carryOut()
 		return err
-	case slices.Contains(p.taken, env.ID):
-		return protocol.UnknownMessage("has taken again", env)
-	case p.linkRefersTo(taken): // the acknowledgement has come, or comes, on another carrier
-		p.taken = append(p.taken, env.ID)
+	case slices.Contains(p.taken, done.ID):
+		return protocol.UnknownMessage("has taken again", wire.Envelope{ID: done.ID})
+	case p.linkRefersTo(done): // the acknowledgement has come, or comes, on another carrier
+		p.taken = append(p.taken, done.ID)
 		return nil
 	}
-	p.sendDone(taken)
+	p.completeSend(done)
 	return nil
 }
 
@@ -173,9 +168,14 @@ func (p *peer) linkRefersTo(send *protocol.Request) bool {
 	return r.mark > 0 && r.State != moving && !p.transport.link.l.Conn.Released(r.mark)
 }
 
-// released completes the sends that the peer has taken and that the link does not refer to any more. Behind them comes the
-// peer's goodbye, which fails all others. mu is held, and may be released.
+// released completes the sends of which the peer needs no more, or which are eager messages, and that the link does not refer
+// to any more. Behind them comes the peer's goodbye, which fails all others. mu is held, and may be released.
 func (p *peer) released() {
+	for t := &p.transport.link; len(t.uncopied) > 0; t.letGo(t.uncopied[0]) {
+		if r := t.uncopied[0]; r.State == moving || !t.l.Conn.Released(r.mark) {
+			break
+		}
+	}
 	for i := 0; i < len(p.taken); {
 		taken := p.proto.PendingSend(p.taken[i]) // perhaps the copy of one that was given up
 		if taken != nil && p.linkRefersTo(taken) {
@@ -184,7 +184,7 @@ func (p *peer) released() {
 		}
 		p.taken = slices.Delete(p.taken, i, i+1)
 		if taken != nil {
-			p.sendDone(taken)
+			p.completeSend(taken)
 		}
 	}
 	if p.goodbye.received && len(p.taken) == 0 && !p.proto.Gone {
@@ -193,8 +193,8 @@ func (p *peer) released() {
 	}
 }
 
-func (p *peer) sendDone(taken *protocol.Request) {
-	p.proto.SendDone(taken)
+func (p *peer) completeSend(done *protocol.Request) {
+	p.proto.SendDone(done)
 	p.e.carryOut()
 	p.announceBacklog()
 }

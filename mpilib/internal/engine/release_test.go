@@ -13,8 +13,8 @@ func TestRelease(t *testing.T) {
 		r.State = complete
 		return r
 	}
-	lent, failed := whole(), whole()
-	lent.mark, failed.Err = 1, errors.New("lost")
+	failed := whole()
+	failed.Err = errors.New("lost")
 	for _, tc := range []struct {
 		name  string
 		sent  []*Request
@@ -25,7 +25,6 @@ func TestRelease(t *testing.T) {
 		{"smaller", []*Request{whole()}, 513, true},
 		{"larger", []*Request{whole()}, 2000, false},
 		{"being written", []*Request{whole(), new(Request)}, 1000, false},
-		{"lent to a link", []*Request{lent}, 1000, false},
 		{"to a process that is lost", []*Request{failed}, 1000, false},
 	} {
 		var s replicas

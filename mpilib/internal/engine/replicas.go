@@ -134,7 +134,7 @@ func (s *replicas) carryOut(f *replica.Effect) {
 
 var errExpelled = fmt.Errorf("the other processes take this one for failed, and go on without it: %w", ErrProcFailed)
 
-// sendTo calls send with the peer of a process and wakes its writer, unless the process has failed or left.
+// sendTo calls send with the peer of a process and has that written, unless the process has failed or left.
 func (s *replicas) sendTo(process int, send func(p *peer)) {
 	p := s.e.peers[process]
 	if p == nil || p.proto.Failed != nil || p.proto.Gone {
@@ -149,15 +149,15 @@ func (s *replicas) sendTo(process int, send func(p *peer)) {
 	}
 }
 
-// writeHeld writes what was sent with hold, for a caller that would wait for it without replicas: otherwise the links' own
+// writeHeld writes what was sent with hold, for a caller that would wait for it without replicas: otherwise the carriers'
 // goroutines had to be woken. mu is held, and released meanwhile.
 func (s *replicas) writeHeld(ctx context.Context) {
 	for len(s.held) > 0 {
 		t := &s.held[0].transport.link
 		s.held = slices.Delete(s.held, 0, 1)
 		t.dispatch(true)
-		for t.writable() && ctx.Err() == nil {
-			t.writeForWaiter(ctx)
+		for t.unflushed && ctx.Err() == nil {
+			t.push()
 		}
 		t.dispatch(false)
 	}
@@ -527,7 +527,7 @@ func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (s
 
 // release keeps the copy of a message that all have acknowledged, unless a link may still refer to it.
 func (s *replicas) release(x *sending) {
-	refers := func(r *Request) bool { return r.State != complete || r.Err != nil || r.mark > 0 }
+	refers := func(r *Request) bool { return r.State != complete || r.Err != nil } // complete: the link has let go of it
 	if !slices.ContainsFunc(x.sent, refers) && s.copies.Put(x.buf) {
 		x.buf = nil
 	}

@@ -34,8 +34,8 @@ func replicated(t *testing.T, ranks int, r Replication) []*Engine {
 	for q, e := range engines {
 		for other := range q {
 			mine, peer := sockets(t)
-			e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: uint32(other)}})
-			engines[other].Attach(&link.Link{Conn: bareConn{peer}, Peer: overlay.ProcessName{Rank: uint32(q)}})
+			e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: uint32(other)}})
+			engines[other].Attach(&link.Link{Conn: bare(peer), Peer: overlay.ProcessName{Rank: uint32(q)}})
 		}
 	}
 	return engines
@@ -398,7 +398,7 @@ func TestGoodbyeCompares(t *testing.T) {
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	e.MarkFailed(0, errors.New("it is dead")) // the other replica of this rank
 	e.MarkFailed(3, errors.New("it is dead"))
-	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}})
 	bye := make(chan error, 1)
 	go func() { bye <- e.Goodbye(ctx) }()
 	for _, dead := range []uint32{0, 3} {
@@ -421,7 +421,7 @@ func TestGoodbyeCompares(t *testing.T) {
 		} {
 			mine, late := sockets(t)
 			defer late.Close()
-			e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: process}})
+			e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: process}})
 			expect(t, late, want)
 		}
 	}

@@ -40,10 +40,12 @@ type Request struct {
 	watchers []chan struct{} // waiters for any of several requests
 	users    int             // waiters through its Handle
 
-	orphan  bool   // replaces an abandoned request
-	mark    uint64 // of the last byte of it that the link refers to
-	exposed bool   // its buffer is exposed to a peer of this node
-	slot    int    // the copy slot
+	hold     bool   // of a send: its caller waits for it at once
+	orphan   bool   // replaces an abandoned request
+	mark     uint64 // of the last byte of it that the link refers to
+	uncopied bool   // it is an eager message, all of which the link refers to
+	exposed  bool   // its buffer is exposed to a peer of this node
+	slot     int    // the copy slot
 
 	posting *replica.Receive // of a receive, where ranks have replicas
 }
@@ -144,20 +146,20 @@ func (r *Request) wait(ctx context.Context) error {
 			t = nil
 		}
 		switch {
-		case t != nil && r.IsSend && t.writable():
-			t.writeForWaiter(ctx)
+		case t != nil && r.IsSend && t.unflushed:
+			t.push()
+		case t != nil && r.uncopied && r.State == waiting:
+			t.takeBack(r)
 		case r.usesRings():
 			e.rings.poll(ctx, r)
-		case t != nil && r.IsSend && t.writing.byWriter:
-			t.awaitWriteToken(ctx, r)
 		case t != nil && t.readable():
 			t.readForWaiter(ctx, r)
 		default:
 			r.sleep(ctx, t)
 		}
 	}
-	if t := r.linkToServe(); t != nil && t.writable() { // for others, perhaps the next that is waited for
-		e.idle.startChecks()
+	if t := r.linkToServe(); t != nil { // what others have left to this waiter
+		t.flush()
 	}
 	return nil
 }
@@ -242,9 +244,6 @@ func (r *Request) abandon(err error) {
 	case e.replicas != nil && e.replicas.abandon(r, err):
 	case r.State == moving && r.IsSend:
 		r.GiveUp = err
-		if r.Peer != e.cfg.Rank && !r.exposed {
-			e.peers[r.Peer].transport.link.interruptWrite()
-		}
 	case r.State == moving:
 		r.GiveUp = err
 		if r.From != nil { // otherwise it is being copied

@@ -183,7 +183,7 @@ func (n *rings) sweepRing(p *peer, w condition) (found bool) {
 	if found = p.receive(w); found {
 		n.asleep = false
 	}
-	if p.transport.toRing && (p.transport.queued() || p.slots.values.Pending()) || p.transport.link.bellDue {
+	if p.transport.toRing && (p.transport.queued() || p.slots.values.Pending()) || p.transport.link.bellDue || p.transport.link.unflushed {
 		p.dispatch(false)
 	}
 	return found

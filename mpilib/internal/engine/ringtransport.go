@@ -167,7 +167,7 @@ func (t *ringTransport) sendSmall(env wire.Envelope, b []byte) bool {
 	return t.trySend(&head, b)
 }
 
-func (t *ringTransport) sendEager(env wire.Envelope, r *Request) (copied bool) {
+func (t *ringTransport) sendEager(env wire.Envelope, r *Request) (whole bool) {
 	if t.sendSmall(env, r.Buf) {
 		return true
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // Isend starts a send of b to world rank dst, which may be this process. b must not change
-// until r is complete. hold says that the caller waits for r at once, so that it does long
-// writes itself.
+// until r is complete. hold says that the caller waits for r at once, and so writes it
+// itself.
 func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,9 +48,8 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 }
 
 // sendNow sends a message that needs no Request because it is copied at once, and reports
-// whether it did. hold is as for Isend. mu is held, and may be released after
-// the copy.
-func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
+// whether it did. mu is held, and may be released after the copy.
+func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode) bool {
 	if mode == Synchronous || dst == e.cfg.Rank || e.replicas != nil || e.core.Closed() != nil || e.startError(g, ctxID) != nil {
 		return false
 	}
@@ -59,8 +58,8 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p.proto.SentNow(len(b))
-	if p.transport.link.unflushed || p.transport.link.pending() {
-		p.dispatch(hold && mode == Standard)
+	if p.transport.link.unflushed || p.transport.link.bellDue {
+		p.dispatch(false)
 	}
 	return true
 }
@@ -71,17 +70,18 @@ func (p *peer) send(r *Request, hold bool) {
 	if p.proto.Backlog() == 0 {
 		eager = p.transport.eagerLimit()
 	}
+	r.hold = hold
 	p.proto.Send(&r.Request, eager)
 	p.e.carryOut()
 	if p.proto.Failed != nil || p.proto.Gone {
 		return
 	}
 	p.wantLink()
-	p.dispatch(hold)
+	p.dispatch(hold && r.State != complete)
 }
 
-// dispatch sends what is queued as far as that does not block, and wakes the writer for the remainder;
-// with hold the caller will write that. mu is held, and may be released.
+// dispatch sends what is queued as far as that does not block; with hold the caller writes it, see
+// linkTransport.push. mu is held, and may be released.
 func (p *peer) dispatch(hold bool) {
 	p.transport.link.dispatch(hold)
 }
@@ -93,9 +93,13 @@ func (p *peer) announceBacklog() {
 	}
 }
 
-// abandon completes r with err and returns its buffer to the owner, which no longer waits. mu is
+// abandon completes r with err and returns its buffer to the owner, soon if the link refers to it. mu is
 // held, and may be released.
 func (p *peer) abandon(r *Request, err error) {
+	if r.uncopied {
+		p.reclaim(r, err)
+		return
+	}
 	if p.proto.Abandon(&r.Request, err) {
 		p.e.carryOut()
 		return
@@ -111,12 +115,46 @@ func (p *peer) abandon(r *Request, err error) {
 	p.proto.Replace(&r.Request, &own.Request)
 	p.e.carryOut()
 	p.transport.replace(r, own)
-	if r.mark > 0 && p.proto.Failed == nil { // the link may still refer to it
-		r.State = moving
-		p.e.mu.Unlock()
-		p.transport.link.l.Conn.Reclaim()
-		p.e.mu.Lock()
-	}
-	p.proto.Replaced(&r.Request, &own.Request, err)
+	p.reclaim(r, err)
+	p.proto.Replaced(&own.Request)
 	p.e.carryOut()
+}
+
+// reclaim completes r, of which nothing more is to be sent, with err, once the link does not refer to its buffer. mu is
+// held.
+func (p *peer) reclaim(r *Request, err error) {
+	p.transport.remove(r)
+	if r.mark == 0 || r.orphan || p.transport.link.l.Conn.Released(r.mark) {
+		r.finish(err)
+		return
+	}
+	r.State, r.GiveUp = moving, err
+	if p.reclaimed = append(p.reclaimed, r); len(p.reclaimed) == 1 {
+		p.e.work.Go(func() {
+			p.e.mu.Lock()
+			defer p.e.mu.Unlock()
+			for len(p.reclaimed) > 0 {
+				r := p.reclaimed[0]
+				mark := r.mark
+				p.e.mu.Unlock()
+				p.transport.link.l.Conn.Reclaim(0, mark)
+				p.e.mu.Lock()
+				p.reclaimed = slices.Delete(p.reclaimed, 0, 1)
+				r.finish(r.GiveUp)
+			}
+		})
+	}
+}
+
+// failUncopied fails the sends that are not complete, and to which the link may refer, with err, once it does not. mu is held.
+func (p *peer) failUncopied(err error) {
+	var uncopied []*Request
+	p.proto.PendingSends(func(r *protocol.Request) {
+		if o := owner(r); o.mark > 0 && r.State == waiting {
+			uncopied = append(uncopied, o)
+		}
+	})
+	for _, r := range uncopied {
+		p.reclaim(r, err)
+	}
 }

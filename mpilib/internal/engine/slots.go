@@ -15,7 +15,7 @@ var ErrSlot = errors.New("slot")
 const (
 	// maxSlots is how many slots each of two processes may open for the other.
 	maxSlots = 4096
-	// maxPiece is how much of a value is written to a link at a time: other messages may go between pieces.
+	// maxPiece is how much of a value a link gets at a time: other messages may go between pieces.
 	maxPiece = 64 << 10
 	// maxUnsentSlots is about how much the kernel may hold unsent of a carrier with slots: enough for it to
 	// send on while a process is woken to hand over more.
@@ -91,12 +91,8 @@ func (s *slots) opened(env wire.Envelope) error {
 
 // send has the transport send what the slots hold. mu is held, and may be released.
 func (s *slots) send() {
-	switch {
-	case !s.values.Pending():
-	case s.p.transport.toRing:
+	if s.values.Pending() {
 		s.p.dispatch(false)
-	default:
-		s.p.transport.link.wakeWriter()
 	}
 }
 

@@ -16,32 +16,19 @@ import (
 )
 
 // apart returns two engines with sockets in the place of their link; conn wraps that of the first.
-func apart(t testing.TB, conn func(bareConn) link.Conn) (es [2]*Engine, conns [2]*net.TCPConn) {
+func apart(t testing.TB, conn func(*bareConn) link.Conn) (es [2]*Engine, conns [2]*net.TCPConn) {
 	t.Helper()
 	conns[0], conns[1] = sockets(t)
 	for i := range es {
 		es[i] = New(Config{Rank: i, Size: 2, Unexpected: 1 << 20, Connect: func(context.Context, int) error { return nil }})
 		t.Cleanup(es[i].Close)
 	}
-	es[0].Attach(&link.Link{Conn: conn(bareConn{conns[0]}), Peer: overlay.ProcessName{Rank: 1}})
-	es[1].Attach(&link.Link{Conn: bareConn{conns[1]}, Peer: overlay.ProcessName{Rank: 0}})
+	es[0].Attach(&link.Link{Conn: conn(bare(conns[0])), Peer: overlay.ProcessName{Rank: 1}})
+	es[1].Attach(&link.Link{Conn: bare(conns[1]), Peer: overlay.ProcessName{Rank: 0}})
 	return es, conns
 }
 
-func plain(c bareConn) link.Conn { return leanConn{c} }
-
-// leanConn allocates nothing to write several buffers.
-type leanConn struct{ bareConn }
-
-func (c leanConn) WriteBuffers(bufs [][]byte) (n int64, err error) {
-	for _, b := range bufs {
-		k, err := c.Write(b)
-		if n += int64(k); err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
+func plain(c *bareConn) link.Conn { return c }
 
 // slotOf returns both ends of a slot from es[0] to es[1].
 func slotOf(t testing.TB, es [2]*Engine, max int) (*PutSlot, *GetSlot) {
@@ -129,26 +116,19 @@ func TestSlotOverLink(t *testing.T) {
 	}
 }
 
-// slowConn writes values only when it is allowed to.
-type slowConn struct {
-	bareConn
-	allow chan struct{} // one for each value
-	begun chan struct{} // likewise
-}
-
-func (c slowConn) WriteBuffers(bufs [][]byte) (int64, error) {
-	if wire.EnvelopeKind(bufs[0][0]) == wire.EnvelopeValue {
-		c.begun <- struct{}{}
-		<-c.allow
-	}
-	return c.bareConn.WriteBuffers(bufs)
-}
-
 // While a link is busy with one value the next ones replace each other: the peer gets the first and the last.
 func TestSlotOverwrites(t *testing.T) {
-	slow := slowConn{allow: make(chan struct{}), begun: make(chan struct{}, 100)}
-	es, _ := apart(t, func(c bareConn) link.Conn { slow.bareConn = c; return slow })
-	t.Cleanup(func() { close(slow.allow) })
+	allow, begun := make(chan struct{}), make(chan struct{}, 100) // one for each value
+	es, _ := apart(t, func(c *bareConn) link.Conn {
+		c.before = func(w written) {
+			if wire.EnvelopeKind(w.b[0]) == wire.EnvelopeValue {
+				begun <- struct{}{}
+				<-allow
+			}
+		}
+		return c
+	})
+	t.Cleanup(func() { close(allow) })
 	p, g := slotOf(t, es, 8)
 	put := func(i uint64) {
 		if err := p.Put(i, valueOf(make([]byte, 8), i)); err != nil {
@@ -156,7 +136,7 @@ func TestSlotOverwrites(t *testing.T) {
 		}
 	}
 	put(1)
-	<-slow.begun
+	<-begun
 	for i := uint64(2); i <= 100; i++ {
 		put(i) // would block here if it waited for the link
 	}
@@ -164,7 +144,7 @@ func TestSlotOverwrites(t *testing.T) {
 		t.Errorf("before the link goes on: %+v", got)
 	}
 	for _, want := range []uint64{1, 100} {
-		slow.allow <- struct{}{}
+		allow <- struct{}{}
 		await(t, g, want-1)
 		if number, n := g.Get(nil); number != want || n != 8 {
 			t.Errorf("got value %d of %d bytes, want value %d", number, n, want)

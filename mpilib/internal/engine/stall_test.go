@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -27,38 +28,6 @@ type everyone struct{}
 func (everyone) Member(int) bool       { return true }
 func (everyone) Whole() bool           { return false }
 func (everyone) Acknowledged(int) bool { return false }
-
-// bareConn is a socket in the place of a link.
-type bareConn struct{ *net.TCPConn }
-
-func (c bareConn) WriteBuffers(bufs [][]byte) (int64, error) {
-	b := append(net.Buffers(nil), bufs...)
-	return b.WriteTo(c.TCPConn)
-}
-
-func (c bareConn) Lend(bufs [][]byte) (int64, uint64, error) {
-	n, err := c.WriteBuffers(bufs)
-	return n, uint64(n), err
-}
-func (c bareConn) Released(uint64) bool             { return true }
-func (c bareConn) Reclaim()                         {}
-func (c bareConn) Calm()                            {}
-func (c bareConn) Append(_, _ []byte) (bool, error) { return false, nil }
-func (c bareConn) Flush()                           {}
-func (c bareConn) Post(p []byte) (bool, error)      { return post(c, p) }
-
-// post writes p whatever write deadline stands, as a link's Post does: the deadline may be
-// one of a write that is over by now.
-func post(c net.Conn, p []byte) (bool, error) {
-	for {
-		n, err := c.Write(p)
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return true, err
-		}
-		p = p[n:]
-		c.SetWriteDeadline(time.Time{})
-	}
-}
 
 // sockets returns two that are connected.
 func sockets(t testing.TB) (mine, peer *net.TCPConn) {
@@ -85,7 +54,7 @@ func faced(t *testing.T) (*Engine, *net.TCPConn) {
 	t.Helper()
 	mine, peer := sockets(t)
 	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
-	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - protocol.FirstCredit})
 	return e, peer
@@ -147,7 +116,7 @@ func TestPeerStallsInMessage(t *testing.T) {
 
 // lostConn is a link that is lost for good because something timed out.
 type lostConn struct {
-	bareConn
+	*bareConn
 	calls atomic.Int64
 	lost  context.Context // ends when it is
 	lose  func()
@@ -161,13 +130,11 @@ func (c *lostConn) Read(b []byte) (int, error) {
 	return 0, errStalled
 }
 
-func (c *lostConn) WriteBuffers([][]byte) (int64, error) {
+func (c *lostConn) Append(stream.How, []byte, []byte) (uint64, bool, error) {
 	c.calls.Add(1)
 	c.lose()
-	return 0, errStalled
+	return 0, false, errStalled
 }
-
-func (c *lostConn) Post([]byte) (bool, error) { return false, nil }
 
 // A link that is lost by a timeout fails its peer; it is not taken for an interrupt of
 // the engine's own and tried for ever.
@@ -175,7 +142,7 @@ func TestLinkLostByTimeout(t *testing.T) {
 	for _, sends := range []bool{false, true} {
 		mine, peer := sockets(t)
 		defer peer.Close()
-		conn := &lostConn{bareConn: bareConn{mine}}
+		conn := &lostConn{bareConn: bare(mine)}
 		conn.lost, conn.lose = context.WithCancel(t.Context())
 		e := New(Config{Rank: 0, Size: 2, Unexpected: protocol.FirstCredit})
 		defer e.Close()
@@ -414,53 +381,50 @@ func eventually(t *testing.T, e *Engine, what string, holds func() bool) {
 	}
 }
 
-// gated is a link whose Lend returns late.
-type gated struct {
-	bareConn
-	gate chan struct{}
+// gated returns a link that writes what it was lent, and refers to it until it gets something from the gate, or that is closed.
+func gated(c socket, gate chan struct{}) *bareConn {
+	l := bare(c)
+	l.after = func(w written) {
+		if w.lent {
+			<-gate
+		}
+	}
+	return l
 }
 
-func (c gated) Lend(bufs [][]byte) (int64, uint64, error) {
-	n, mark, err := c.bareConn.Lend(bufs)
-	<-c.gate
-	return n, mark, err
-}
-
-// A send whose waiter reads the link, where nothing comes any more, or sleeps, is
-// complete when the goroutine that writes its bytes notices that the peer wants no
-// more.
+// A send whose waiter reads the link, where nothing comes any more, or sleeps, is complete when another goroutine has
+// given it up, and the link has let go of its buffer.
 func TestCompletedBySomebodyElse(t *testing.T) {
 	mine, peer := sockets(t)
 	gate := make(chan struct{})
 	e := New(Config{Rank: 0, Size: 2})
-	e.Attach(&link.Link{Conn: gated{bareConn{mine}, gate}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: gated(mine, gate), Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	open := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(open)
-	var r, other Request
-	e.Irecv(&other, everyone{}, 0, 1, 1, make([]byte, 1))
+	var r Request
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: 100 << 10})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1})
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 1, Length: 1}, 1)
-	if _, err := wait(t, &other); err != nil { // so the answer has been read
-		t.Fatal(err)
-	}
 	done := make(chan error, 1)
 	go func() { _, err := wait(t, &r); done <- err }()
 	eventually(t, e, "the send is waited for", func() bool {
 		p := e.peers[1]
-		return r.reader != nil && p.transport.link.reading.blocked || p.transport.link.reading.waiters+p.transport.link.writing.waiters > 0
+		return r.reader != nil && p.transport.link.reading.blocked || p.transport.link.reading.waiters > 0
 	})
+	e.Revoke(0, 1)
+	eventually(t, e, "the send is given up", func() bool { return r.GiveUp != nil })
+	if r.Done() {
+		t.Error("it is complete before the link has let go of its buffer")
+	}
 	open()
 	select {
 	case err := <-done:
-		if err != nil {
+		if !errors.Is(err, ErrRevoked) {
 			t.Error(err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("the waiter goes on reading though its request is complete")
+		t.Error("the waiter goes on though its request is complete")
 	}
 }
 
@@ -471,7 +435,7 @@ func TestGoodbyeWhileMoving(t *testing.T) {
 	mine, peer := sockets(t)
 	gate := make(chan struct{})
 	e := New(Config{Rank: 0, Size: 2})
-	e.Attach(&link.Link{Conn: gated{bareConn{mine}, gate}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: gated(mine, gate), Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	open := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(open)
@@ -500,7 +464,7 @@ func TestLinkFailsWhileMoving(t *testing.T) {
 	mine, peer := sockets(t)
 	gate := make(chan struct{})
 	e := New(Config{Rank: 0, Size: 2})
-	e.Attach(&link.Link{Conn: gated{bareConn{mine}, gate}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: gated(mine, gate), Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	open := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(open)
@@ -532,7 +496,7 @@ func TestGoodbyeOnLateLinks(t *testing.T) {
 	mine, peer := sockets(t)
 	e := New(Config{Rank: 0, Size: 4})
 	t.Cleanup(func() { peer.Close(); e.Close() })
-	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}})
 	bye := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -541,7 +505,7 @@ func TestGoodbyeOnLateLinks(t *testing.T) {
 	for rank := uint32(2); rank < 4; rank++ {
 		mine, late := sockets(t)
 		defer late.Close()
-		e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: rank}})
+		e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: rank}})
 		if rank == 2 {
 			say(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
 		} else {
@@ -591,7 +555,7 @@ func TestGoodbyeAfterLateLink(t *testing.T) {
 	defer cancel()
 	go func() { bye <- e.Goodbye(ctx) }()
 	eventually(t, e, "the program is over", func() bool { return e.core.Closed() != nil })
-	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: size})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
 	io.CopyN(io.Discard, peer, protocol.FirstCredit)
@@ -642,54 +606,9 @@ func TestBufferedBeforeGoodbye(t *testing.T) {
 	}
 }
 
-// slow is a link whose Post returns late.
-type slow struct {
-	bareConn
-	posting, gate chan struct{}
-}
-
-func (c slow) Post(p []byte) (bool, error) {
-	close(c.posting)
-	<-c.gate
-	return c.bareConn.Post(p)
-}
-
-// What is queued while somebody else writes is written, though both of them wait
-// for what comes.
-func TestQueuedWhileWriting(t *testing.T) {
-	mine, peer := sockets(t)
-	conn := slow{bareConn{mine}, make(chan struct{}), make(chan struct{})}
-	e := New(Config{Rank: 0, Size: 2})
-	e.Attach(&link.Link{Conn: conn, Peer: overlay.ProcessName{Rank: 1}})
-	t.Cleanup(func() { peer.Close(); e.Close() })
-	open := sync.OnceFunc(func() { close(conn.gate) })
-	t.Cleanup(open)
-	var small, large Request
-	go e.Isend(&small, everyone{}, 0, 1, 5, []byte{1}, Standard, true)
-	select {
-	case <-conn.posting:
-	case <-time.After(30 * time.Second):
-		t.Fatal("nobody writes")
-	}
-	e.Isend(&large, everyone{}, 0, 1, 6, make([]byte, 20<<10), Standard, true)
-	done := make(chan error, 1)
-	go func() { _, err := wait(t, &large); done <- err }()
-	eventually(t, e, "both wait", func() bool {
-		return e.peers[1].transport.link.reading.blocked && (large.reader != nil || e.peers[1].transport.link.reading.waiters > 0)
-	})
-	open()
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1})
-	io.CopyN(io.Discard, peer, 1)
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 6, Length: 20 << 10})
-	io.CopyN(io.Discard, peer, 20<<10)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
 // handConn reads what the test gives it, one piece for each read, also after it is closed.
 type handConn struct {
-	bareConn
+	*bareConn
 	begun  chan struct{} // one for each read
 	pieces chan []byte   // closed: the peer has closed the link
 }
@@ -708,7 +627,7 @@ func (c handConn) Read(b []byte) (int, error) {
 func TestLostWhileRead(t *testing.T) {
 	mine, peer := sockets(t)
 	defer peer.Close()
-	c := handConn{bareConn{mine}, make(chan struct{}, 10), make(chan []byte)}
+	c := handConn{bare(mine), make(chan struct{}, 10), make(chan []byte)}
 	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
 	defer e.Close()
 	defer close(c.pieces)
@@ -730,7 +649,7 @@ func TestLostWhileRead(t *testing.T) {
 
 // holdConn refers to what it was lent until the test lets go of it.
 type holdConn struct {
-	bareConn
+	*bareConn
 	asked chan struct{} // once for each question
 	free  *atomic.Bool
 }
@@ -750,7 +669,7 @@ func TestTakenBeforeReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mine, peer := sockets(t)
 			defer peer.Close()
-			c := holdConn{bareConn{mine}, make(chan struct{}, 10), new(atomic.Bool)}
+			c := holdConn{bare(mine), make(chan struct{}, 10), new(atomic.Bool)}
 			e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
 			defer e.Close()
 			e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})

@@ -12,9 +12,9 @@ type transport interface {
 	// sendSmall sends or queues a small message at once, and reports whether it did: not where it
 	// is too large to be copied, or there is no room.
 	sendSmall(env wire.Envelope, b []byte) bool
-	// sendEager sends or queues r's message, and reports whether r's buffer is the caller's again.
-	// If not, linkUser.written or the protocol's Written is called later.
-	sendEager(env wire.Envelope, r *Request) (copied bool)
+	// sendEager sends or queues r's message. It reports whether the protocol's Written is to be called: if
+	// not, it calls that later.
+	sendEager(env wire.Envelope, r *Request) (whole bool)
 	// send sends or queues an envelope and its payload, which is copied.
 	send(env wire.Envelope, b []byte)
 	// sendHead queues an envelope and the first n bytes of r's buffer.
@@ -28,13 +28,13 @@ type transport interface {
 	expose(r *Request) []byte
 
 	// remove removes r, and returns how many of its bytes were queued, beside those to be
-	// streamed. Bytes that are being written stay.
+	// streamed.
 	remove(r *Request) int
 	// replace sends another request's buffer in place of r's.
 	replace(r, by *Request)
-	// fail completes all requests in it with err, but those that are being written.
+	// fail completes all requests in it with err, but those of which bytes are being copied.
 	fail(err error)
-	// requests calls yield with each request of which something is queued or being written, beside
+	// requests calls yield with each request of which something is queued, or lent as a whole, beside
 	// those that are streamed.
 	requests(yield func(*Request))
 	// queued reports whether something waits to be sent.
@@ -89,7 +89,7 @@ func (s *switchTransport) sendSmall(env wire.Envelope, b []byte) bool {
 	return s.link.sendSmall(env, b)
 }
 
-func (s *switchTransport) sendEager(env wire.Envelope, r *Request) (copied bool) {
+func (s *switchTransport) sendEager(env wire.Envelope, r *Request) (whole bool) {
 	return s.out().sendEager(env, r)
 }
 
@@ -148,6 +148,15 @@ func (b bulk) replace(r, by *Request) {
 		if q == r {
 			b[i] = by
 		}
+	}
+}
+
+// sent notes that the next n bytes of the first were sent, whose turn is over.
+func (b *bulk) sent(n int) {
+	r := (*b)[0]
+	*b = (*b)[1:]
+	if r.Offset += n; r.Offset < int(r.Got.Bytes) {
+		*b = append(*b, r)
 	}
 }
 

@@ -16,24 +16,24 @@ import (
 // These tests have rings sleep while there is something in them, or room, and look whether
 // somebody comes without a call and without the rounds that should never be needed.
 
-// holding is a link of which one Post waits, once it is told so.
+// holding is a link of which one Flush waits, once it is told so.
 type holding struct {
-	bareConn
+	*bareConn
 	hold    *atomic.Bool
 	posting chan struct{} // closed when it waits
 	gate    chan struct{} // for this
 }
 
 func newHolding(c *net.TCPConn) holding {
-	return holding{bareConn{c}, new(atomic.Bool), make(chan struct{}), make(chan struct{})}
+	return holding{bare(c), new(atomic.Bool), make(chan struct{}), make(chan struct{})}
 }
 
-func (c holding) Post(p []byte) (bool, error) {
+func (c holding) Flush() {
 	if c.hold.CompareAndSwap(true, false) {
 		close(c.posting)
 		<-c.gate
 	}
-	return c.bareConn.Post(p)
+	c.bareConn.Flush()
 }
 
 // three returns engines that all share memory, without rounds, and the links of rank 0 by peer.
@@ -47,13 +47,13 @@ func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 	for i := range es {
 		for j := range i {
 			upper, lower := sockets(t)
-			var of link.Conn = bareConn{lower}
+			var of link.Conn = bare(lower)
 			if j == 0 {
 				conns[i] = newHolding(lower)
 				of = conns[i]
 			}
 			es[j].Attach(&link.Link{Conn: of, Peer: overlay.ProcessName{Rank: uint32(i)}})
-			es[i].Attach(&link.Link{Conn: bareConn{upper}, Peer: overlay.ProcessName{Rank: uint32(j)}})
+			es[i].Attach(&link.Link{Conn: bare(upper), Peer: overlay.ProcessName{Rank: uint32(j)}})
 		}
 	}
 	for _, e := range es {
@@ -84,7 +84,7 @@ func TestBellDuringGlance(t *testing.T) {
 	go func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		for e.rings.polling || !e.rings.asleep || last.transport.link.writing.busy { // then this look, or this write, would be another's
+		for e.rings.polling || !e.rings.asleep || link.waiting() { // then this look, or this write, would be another's
 			e.mu.Unlock()
 			runtime.Gosched()
 			e.mu.Lock()

@@ -481,7 +481,8 @@ func (p *proc) abandon(o *op) {
 			l.revoked, l.op = true, own
 		}
 	}
-	to.Replaced(&o.Request, &own.Request, errGivenUp)
+	to.Replaced(&own.Request)
+	p.core.finish(&o.Request, errGivenUp)
 	p.carryOut()
 }
 
@@ -570,15 +571,18 @@ func (p *proc) deliver(from int) {
 	case wire.EnvelopeData:
 		err = peer.DataReceived(env)
 		in.left = it.payload
-	case wire.EnvelopeCTS:
-		if err = peer.CTSReceived(env); err == nil && env.Length == 0 {
-			p.carryOut()
-			p.announce(from)
+	case wire.EnvelopeCTS, wire.EnvelopeTaken, wire.EnvelopeWithdrawn:
+		var done *Request
+		switch env.Kind {
+		case wire.EnvelopeCTS:
+			done, err = peer.CTSReceived(env)
+		case wire.EnvelopeTaken:
+			done, err = peer.TakenReceived(env)
+		default:
+			done, err = peer.WithdrawnReceived(env)
 		}
-	case wire.EnvelopeTaken:
-		var r *Request
-		if r, err = peer.TakenReceived(env); err == nil {
-			peer.SendDone(r)
+		if done != nil && err == nil {
+			peer.SendDone(done)
 			p.carryOut()
 			p.announce(from)
 		}
@@ -596,11 +600,6 @@ func (p *proc) deliver(from int) {
 			p.oracle.kept = slices.Delete(p.oracle.kept, i, i+1)
 		}
 		peer.WithdrawReceived(env.ID)
-	case wire.EnvelopeWithdrawn:
-		if err = peer.WithdrawnReceived(env); err == nil {
-			p.carryOut()
-			p.announce(from)
-		}
 	}
 	if err != nil {
 		p.fail("%d of %d: %v", p.rank, from, err)

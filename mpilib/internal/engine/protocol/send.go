@@ -137,11 +137,12 @@ func (p *Peer) streamRemaining(r *Request) {
 	}
 }
 
-// CTSReceived handles a CTS: the peer has matched an announced message, and asks for all or nothing of it.
-func (p *Peer) CTSReceived(env wire.Envelope) error {
+// CTSReceived handles a CTS: the peer has matched an announced message, and asks for all or nothing of it. If that is
+// nothing SendDone is to be called with the request.
+func (p *Peer) CTSReceived(env wire.Envelope) (done *Request, err error) {
 	r := p.pending[env.ID]
 	if r == nil || r.HasCTS || env.Length != 0 && env.Length != r.Got.Bytes {
-		return unknownMessage("asks for", env)
+		return nil, unknownMessage("asks for", env)
 	}
 	if env.Flags&wire.EnvelopeLate != 0 { // the receive was posted after the RTS had come
 		p.head = 0
@@ -149,12 +150,11 @@ func (p *Peer) CTSReceived(env wire.Envelope) error {
 		p.head = min(4*max(p.head, EagerShort), MaxHead)
 	}
 	if env.Length == 0 {
-		p.SendDone(r)
-		return nil
+		return r, nil
 	}
 	r.HasCTS = true
 	p.streamRemaining(r)
-	return nil
+	return nil, nil
 }
 
 // TakenReceived handles Taken: the peer has received a message. SendDone is to be called with the request.
@@ -174,15 +174,15 @@ func (p *Peer) CreditReceived(env wire.Envelope) {
 	}
 }
 
-// WithdrawnReceived handles Withdrawn: the peer has dropped a message as requested. AnnounceNext is to be called.
-func (p *Peer) WithdrawnReceived(env wire.Envelope) error {
+// WithdrawnReceived handles Withdrawn: the peer has dropped a message as requested. SendDone is to be called with the
+// request.
+func (p *Peer) WithdrawnReceived(env wire.Envelope) (*Request, error) {
 	r := p.pending[env.ID]
 	if r == nil || r.HasCTS {
-		return unknownMessage("gives back", env)
+		return nil, unknownMessage("gives back", env)
 	}
 	r.Got.Cancelled = true
-	p.SendDone(r)
-	return nil
+	return r, nil
 }
 
 // SendDone completes r: the peer has all that it needs of the message. AnnounceNext is to be called.
@@ -275,9 +275,8 @@ func (p *Peer) Replace(r, own *Request) {
 	}
 }
 
-// Replaced completes r, which own has replaced, with err.
-func (p *Peer) Replaced(r, own *Request, err error) {
-	p.core.finish(r, err)
+// Replaced is called after Replace, when own is where r was queued.
+func (p *Peer) Replaced(own *Request) {
 	p.streamRemaining(own)
 	p.core.emit(Effect{Kind: Dispatch, Peer: p})
 }

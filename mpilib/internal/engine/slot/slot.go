@@ -62,10 +62,9 @@ func (s *Out) ready() bool {
 
 // Queue is what a transport sends of a peer's slots, besides messages.
 type Queue struct {
-	due    []*Out // each once, in the order in which their values came
-	now    *Out   // of whose value pieces have been taken
-	at     int    // how many bytes of it
-	Writes bool   // a link's writer is writing a piece: its memory may not be swapped
+	due []*Out // each once, in the order in which their values came
+	now *Out   // of whose value pieces have been taken
+	at  int    // how many bytes of it
 }
 
 // Update lists s as due, or removes it, depending on whether it has a value to send. The slot of now is listed
@@ -81,7 +80,7 @@ func (v *Queue) Update(s *Out) {
 }
 
 // Pending reports whether a piece can be taken.
-func (v *Queue) Pending() bool { return v != nil && !v.Writes && (v.now != nil || len(v.due) > 0) }
+func (v *Queue) Pending() bool { return v != nil && (v.now != nil || len(v.due) > 0) }
 
 // Left returns the length of the next piece, of at most n bytes.
 func (v *Queue) Left(n int) int {
