@@ -58,8 +58,9 @@ type Conn interface {
 	// would not. What it refers to is released with mark; 0: it refers to nothing.
 	Append(how stream.How, head, body []byte) (mark uint64, ok bool, err error)
 
-	// Flush writes what was appended as far as that does not block; the rest is written by others.
-	Flush()
+	// Flush writes what was appended as far as that does not block, and reports whether it has left something, for
+	// Push or the next Flush to write. With rest it leaves nothing: a goroutine of the link's writes that.
+	Flush(rest bool) (left bool)
 
 	// Push is Flush for a caller that waits: it writes once, however long that takes, and reports whether there is
 	// more for it to write.

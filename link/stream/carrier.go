@@ -129,7 +129,7 @@ func (c *Carrier) queueSignal(what signal) {
 // answer acknowledges what was read.
 func (c *Carrier) answer() {
 	c.signals |= sayAck
-	c.offer()
+	c.offer(false)
 }
 
 // tryWriter is a connection that can be written without blocking: TryWriteVec returns how many
@@ -139,11 +139,11 @@ type tryWriter interface {
 }
 
 // offer writes without the carrier's goroutine as much as the socket takes without blocking; that
-// goroutine writes the rest.
-func (c *Carrier) offer() {
+// goroutine writes the rest, or with leave nobody does for now.
+func (c *Carrier) offer(leave bool) {
 	s := c.s
 	try, ok := c.conn.(tryWriter)
-	if !ok || c.writing || c.pending {
+	if !ok || c.writing {
 		c.wake()
 		return
 	}
@@ -157,7 +157,9 @@ func (c *Carrier) offer() {
 		if left && !c.dead {
 			c.pending = true
 			c.sent(n)
-			c.wake()
+			if !leave {
+				c.wake()
+			}
 			break
 		}
 		if left {

@@ -16,8 +16,8 @@
 //
 // With a single carrier in use there is no goroutine between a caller and the socket. Write and Push
 // hand bytes to the kernel themselves, and so does Flush as far as that does not block, unless many
-// small writes follow each other: those are gathered, and the carrier's own goroutine writes them, as it
-// does with what Flush has left. Append refuses more while much waits for the kernel; whoever has
+// small writes follow each other: those are gathered, and the carrier's own goroutine writes them. What
+// Flush leaves is written by the next call, or by that goroutine when it is told. Append refuses more while much waits for the kernel; whoever has
 // written, or read that the peer has taken more, calls the user's Writable. Read reads the carrier on which data arrives (the
 // lead) itself, straight into the caller's buffer if that is large. Goroutines read the other
 // carriers, and the lead while no Read is pending.

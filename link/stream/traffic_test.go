@@ -67,7 +67,7 @@ func send(s *Stream, direction, n int, rng *rand.Rand) error {
 				}
 				switch rng.IntN(3) { // else whoever writes next writes it, at the latest what follows the traffic
 				case 0:
-					s.Flush()
+					s.Flush(rng.IntN(2) == 0)
 				case 1:
 					for s.Push() {
 					}
@@ -101,7 +101,7 @@ func send(s *Stream, direction, n int, rng *rand.Rand) error {
 		}
 		off += k
 	}
-	s.Flush()
+	s.Flush(true)
 	if err := settle(); err != nil {
 		return fmt.Errorf("awaiting: %w", err)
 	}
@@ -404,7 +404,7 @@ type hopeful struct {
 func (u *hopeful) Writable() {
 	_, ok, _ := u.s.Append(u.how, nil, make([]byte, u.n))
 	u.taken <- ok
-	u.s.Flush()
+	u.s.Flush(true)
 }
 
 // TestWritable: Append refuses while too much is not with the kernel, and its user is called once it would not, by whoever
@@ -447,7 +447,7 @@ func TestWritable(t *testing.T) {
 						break
 					}
 					total += tc.n
-					a.Flush()
+					a.Flush(true)
 					synctest.Wait()
 				}
 				select {
@@ -483,7 +483,7 @@ func TestWritableOnRoom(t *testing.T) {
 			if _, ok, _ = a.Append(Copy, nil, make([]byte, piece)); !ok {
 				break
 			}
-			a.Flush()
+			a.Flush(true)
 			time.Sleep(time.Second) // it arrives
 		}
 		if total != Window || unsentBytes(a.Stream) > 0 {
@@ -497,4 +497,56 @@ func TestWritableOnRoom(t *testing.T) {
 			t.Error("the user is called, and Append refuses")
 		}
 	})
+}
+
+// TestFlushLeaves: what the socket does not take stays where it is, until another call or a tick of the watch has it written.
+func TestFlushLeaves(t *testing.T) {
+	for how, write := range map[string]func(s *Stream, w *world){
+		"Push": func(s *Stream, _ *world) {
+			for s.Push() {
+			}
+		},
+		"Flush":   func(s *Stream, _ *world) { s.Flush(true) },
+		"before":  func(s *Stream, _ *world) {},
+		"Reclaim": func(s *Stream, _ *world) { s.Reclaim(0, math.MaxUint64) },
+		"Watch":   func(_ *Stream, w *world) { w.pass(1) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.with("tcp")
+				a, b := w.ends[0], w.ends[1]
+				time.Sleep(time.Second) // the carriers' goroutines sleep
+				total, left := 0, false
+				for !left {
+					if _, ok, err := a.Append(Lend, nil, make([]byte, piece)); !ok || err != nil {
+						t.Fatal(ok, err)
+					}
+					total += piece
+					left = a.Flush(false)
+				}
+				if how == "before" { // the socket has none
+					a.Flush(true)
+				}
+				all := make(chan error, 1)
+				go func() { // from now on the socket has room
+					_, err := io.ReadFull(b, make([]byte, total))
+					all <- err
+				}()
+				time.Sleep(time.Second)
+				select {
+				case err := <-all:
+					if how != "before" {
+						t.Fatalf("what was left is written: %v", err)
+					}
+					return
+				default:
+				}
+				write(a.Stream, w)
+				if err := <-all; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

@@ -199,6 +199,9 @@ func (s *Stream) look(c *Carrier, now int64) {
 	case since(c.used) >= least && c.from < c.to && c.to <= s.send.Acked():
 		s.failed(c, c.died(errStuck))
 	}
+	if c.pending && !c.writing {
+		c.wake() // Flush may have left it
+	}
 	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {
 		c.queueSignal(sayAck)
 	}

@@ -273,13 +273,22 @@ func (s *Stream) tellWritable() {
 	}
 }
 
-// Flush writes what was appended, as far as it need not block. The carrier's goroutine writes what the
-// socket does not take at once, or all of it if there may be more by then.
-func (s *Stream) Flush() {
+// Flush writes what was appended, as far as it need not block; the carrier's goroutine does if there may be more by then. It
+// reports whether it has left what the socket does not take: then Push, the next Flush, or the next tick of the watch has it
+// written. With rest it leaves nothing: the carrier's goroutine writes that, as it does where several carriers are in use.
+func (s *Stream) Flush(rest bool) (left bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flush(s.wrote.urgency(s.wrote.large, withoutWaiting))
 	s.wrote.large = false
+	c := onlyCarrier(s)
+	if c == nil || !c.pending {
+		return false
+	}
+	if rest {
+		c.wake()
+	}
+	return !rest
 }
 
 // Push is Flush for a caller that waits until the kernel has what was appended: it writes once, however long the kernel
@@ -328,7 +337,7 @@ func (s *Stream) flush(u urgency) {
 	case u == later:
 		c.wake()
 	case u == withoutWaiting:
-		c.offer()
+		c.offer(true)
 	default:
 		c.write()
 	}
@@ -338,6 +347,7 @@ func (s *Stream) flush(u urgency) {
 // writing them.
 func (s *Stream) takeBack(from, to uint64) {
 	for s.writing(from, to) {
+		s.wakeAll() // Flush may have left it
 		s.writable.Wait()
 	}
 	if !s.over {

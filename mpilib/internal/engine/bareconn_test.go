@@ -96,9 +96,9 @@ func (c *bareConn) waiting() bool {
 	return len(c.waits) > 0
 }
 
-func (c *bareConn) Flush() { wake(c.flush) }
+func (c *bareConn) Flush(bool) bool { wake(c.flush); return false }
 
-func (c *bareConn) Push() bool { c.Flush(); return false }
+func (c *bareConn) Push() bool { return c.Flush(true) }
 
 func (c *bareConn) write() {
 	for range c.flush {
@@ -175,6 +175,6 @@ func (c *bareConn) Close() error {
 	if c.writes {
 		c.socket.SetWriteDeadline(time.Now().Add(time.Second))
 	}
-	c.Flush()
+	c.Flush(true)
 	return nil
 }

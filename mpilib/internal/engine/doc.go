@@ -35,7 +35,8 @@
 //
 // The link's stream writes. It takes what is queued while not too much waits for the
 // kernel, and says when it takes more. A send has it write as much as does not block;
-// who waits for a send writes the rest itself, and else a goroutine of the stream does.
+// who waits for a send writes the rest itself, and else a goroutine of the stream does,
+// after a tick if the program goes on.
 // A stream refers to large messages in the program's memory: such a request is complete
 // once the stream has let go of that.
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/slot"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -133,11 +134,13 @@ type ledger struct {
 	*bareConn
 	calls []string
 	room  int    // for so many calls of Append
-	busy  func() // within the next Flush
+	stale bool   // something is not with the kernel
+	full  bool   // its socket takes nothing
+	busy  func() // within the next Flush, or Reclaim
 }
 
 func (c *ledger) Append(how stream.How, head, body []byte) (mark uint64, ok bool, err error) {
-	if c.room == 0 {
+	if c.room == 0 || how == stream.Fresh && c.stale {
 		return 0, false, nil
 	}
 	c.room--
@@ -154,17 +157,29 @@ func (c *ledger) Append(how stream.How, head, body []byte) (mark uint64, ok bool
 	return mark, true, nil
 }
 
-func (c *ledger) Flush() {
-	c.calls = append(c.calls, "flush")
+func (c *ledger) Flush(rest bool) bool {
+	what := "flush"
+	if rest {
+		what = "flush the rest"
+	}
+	c.calls = append(c.calls, what)
 	if f := c.busy; f != nil {
 		c.busy = nil
 		f()
 	}
+	return c.full && !rest
 }
 
 func (c *ledger) Push() bool { c.calls = append(c.calls, "push"); return false }
 
 func (c *ledger) Released(mark uint64) bool { return false }
+
+func (c *ledger) Reclaim(from, to uint64) {
+	if f := c.busy; f != nil {
+		c.busy = nil
+		f()
+	}
+}
 
 // logged returns a linkTransport, whose lock is held, and its link.
 func logged(t *testing.T) (*lone, *ledger) {
@@ -208,7 +223,7 @@ func TestLinkAppends(t *testing.T) {
 		u.dispatch(false)
 	}
 	u.dispatch(false)
-	c.expect(t, "an idle link", "24 first", "flush", "24 second", "flush")
+	c.expect(t, "an idle link", "24 first", "flush the rest", "24 second", "flush the rest")
 
 	c.room = 0
 	say("third")
@@ -226,7 +241,7 @@ func TestLinkAppends(t *testing.T) {
 	u.mutex.Unlock()
 	u.Writable()
 	u.mutex.Lock()
-	c.expect(t, "room", "29 ", "flush")
+	c.expect(t, "room", "29 ", "flush the rest")
 	if u.queued() || u.unflushed {
 		t.Error("something is left")
 	}
@@ -248,13 +263,13 @@ func TestLinkFillsInOrder(t *testing.T) {
 	u.sendHead(eager, head, 70<<10)
 	c.room = 6
 	u.dispatch(false)
-	c.expect(t, "the first", "74 65536 bytes", "24 65537 bytes lent", "24 71680 bytes lent", "24 ", "24 1048576 bytes lent", "24 1048576 bytes lent", "flush")
+	c.expect(t, "the first", "74 65536 bytes", "24 65537 bytes lent", "24 71680 bytes lent", "24 ", "24 1048576 bytes lent", "24 1048576 bytes lent", "flush the rest")
 	if medium.State != complete || large.State != waiting || !large.uncopied || head.mark == 0 || head.uncopied {
 		t.Error("a copied message is not complete, or a lent one is")
 	}
 	c.room = 6
 	u.dispatch(false)
-	c.expect(t, "the rest", "24 \x00", "24 \x00", "flush")
+	c.expect(t, "the rest", "24 \x00", "24 \x00", "flush the rest")
 	u.letGo(large)
 	if large.State != complete || large.Err != nil || len(u.uncopied) > 0 {
 		t.Errorf("a message that was released: state %d, %v", large.State, large.Err)
@@ -273,8 +288,72 @@ func TestLinkLendsToWaiters(t *testing.T) {
 		t.Error("a message that is lent is complete")
 	}
 	c.expect(t, "three messages", "24 16384 bytes", "24 \x00\x00\x00\x00\x00", "24 16384 bytes lent")
+	c.busy = func() {
+		if r.State != moving {
+			t.Error("another goroutine may complete a message that is being copied")
+		}
+	}
 	u.takeBack(r)
 	if r.State != complete || len(u.uncopied) > 0 {
 		t.Errorf("a message that was taken back: state %d", r.State)
 	}
+}
+
+// A synchronous message is complete when the peer says so, and not when the link has let go of it.
+func TestLinkLendsSynchronous(t *testing.T) {
+	u, _ := logged(t)
+	r := begun(gatherBelow, true)
+	r.Mode = Synchronous
+	if !u.sendEager(protocol.EagerEnvelope(0, 5, gatherBelow), r) || r.mark == 0 || r.uncopied {
+		t.Errorf("mark %d, awaits release: %t", r.mark, r.uncopied)
+	}
+}
+
+// A value goes once the kernel has all before it, and messages wait for it when many have gone before.
+func TestLinkKeepsMessagesBehindValues(t *testing.T) {
+	u, c := logged(t)
+	u.values = new(slot.Queue)
+	out := &slot.Out{Max: 100}
+	u.values.Reset(out, 100)
+	out.Replace(append(make([]byte, slot.Header), "value"...))
+	u.values.Update(out)
+	c.stale, c.room = true, 1<<20
+	const n = maxCopied
+	sent := 0
+	for len(u.queue.queue) == 0 && sent <= maxAhead/n {
+		u.sendEager(protocol.EagerEnvelope(0, 5, n), begun(n, false))
+		u.dispatch(false)
+		sent++
+	}
+	if sent != maxAhead/n+1 {
+		t.Errorf("the %dth message waits for the value", sent)
+	}
+	c.calls, c.stale = nil, false
+	u.dispatch(false)
+	c.expect(t, "the value goes", "24 13 bytes", "24 65536 bytes", "flush the rest")
+}
+
+// What the socket does not take is left: to a waiter of a send, to the next flush, and after a tick, or when somebody else
+// waits, to a goroutine of the stream.
+func TestLinkLeavesTheRest(t *testing.T) {
+	u, c := logged(t)
+	c.full = true
+	say := func() {
+		u.sendSmall(protocol.EagerEnvelope(0, 5, 1), []byte{'a'})
+		u.dispatchNow()
+	}
+	say()
+	say()
+	c.expect(t, "a full socket", "24 a", "flush", "24 a", "flush")
+	if !slices.Equal(u.idle.left, []*linkTransport{&u.linkTransport}) || !u.idle.runs {
+		t.Errorf("%d links are left, and checked: %v", len(u.idle.left), u.idle.runs)
+	}
+	u.idle.writeLeft()
+	c.expect(t, "after a tick", "flush the rest")
+	u.idle.writeLeft()
+	c.expect(t, "nothing is left")
+	say()
+	u.push()
+	u.idle.writeLeft()
+	c.expect(t, "a waiter's", "24 a", "flush", "push")
 }

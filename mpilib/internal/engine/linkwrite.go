@@ -33,12 +33,20 @@ func (t *linkTransport) append(how stream.How, head, b []byte) (mark uint64, ok 
 	return mark, ok, err
 }
 
-// dispatch hands the stream what is queued and has it written as far as that does not block; with hold the caller
-// writes it, see push. mu is held, and may be released.
+// dispatch hands the stream what is queued and has it written; with hold the caller writes it, see push. mu is held, and may
+// be released.
 func (t *linkTransport) dispatch(hold bool) {
 	t.fill()
-	if !hold {
-		t.flush()
+	if !hold && t.unflushed {
+		t.flush(true)
+	}
+}
+
+// dispatchNow is dispatch for a program that goes on: what the socket does not take is left. mu is held, and may be released.
+func (t *linkTransport) dispatchNow() {
+	t.fill()
+	if t.unflushed {
+		t.flush(false)
 	}
 }
 
@@ -52,20 +60,25 @@ func (t *linkTransport) fill() {
 	}
 }
 
-// flush has what was handed over written as far as that does not block. mu is held, and may be released.
-func (t *linkTransport) flush() {
-	if t.unflushed {
-		t.unflushed = false
-		conn := t.l.Conn
-		t.mu.Unlock()
-		conn.Flush()
-		t.mu.Lock()
+// flush has what was handed over written as far as that does not block. What the socket does not take a goroutine of the
+// stream writes: at once with rest, and else soon (idle.go), unless another flush or a waiter of a send has written it. mu is
+// held, and released meanwhile.
+func (t *linkTransport) flush(rest bool) {
+	t.unflushed = false
+	t.idle.writes(t)
+	conn := t.l.Conn
+	t.mu.Unlock()
+	left := conn.Flush(rest)
+	t.mu.Lock()
+	if left {
+		t.idle.leaves(t)
 	}
 }
 
 // push writes once, for a caller that waits. mu is held, and released meanwhile.
 func (t *linkTransport) push() {
 	t.unflushed = false
+	t.idle.writes(t)
 	conn := t.l.Conn
 	t.mu.Unlock()
 	more := conn.Push()

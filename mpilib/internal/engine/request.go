@@ -146,8 +146,10 @@ func (r *Request) wait(ctx context.Context) error {
 			t = nil
 		}
 		switch {
-		case t != nil && r.IsSend && t.unflushed:
+		case t != nil && r.IsSend && (t.unflushed || slices.Contains(e.idle.left, t)):
 			t.push()
+		case len(e.idle.left) > 0:
+			e.idle.writeLeft()
 		case t != nil && r.uncopied && r.State == waiting:
 			t.takeBack(r)
 		case r.usesRings():
@@ -158,8 +160,8 @@ func (r *Request) wait(ctx context.Context) error {
 			r.sleep(ctx, t)
 		}
 	}
-	if t := r.linkToServe(); t != nil { // what others have left to this waiter
-		t.flush()
+	if t := r.linkToServe(); t != nil && t.unflushed { // what others have left to this waiter
+		t.flush(true)
 	}
 	return nil
 }
@@ -327,6 +329,7 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
+		e.idle.writeLeft()
 		if first < 0 {
 			e.wakeReaders()
 		} else {

@@ -58,8 +58,8 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p.proto.SentNow(len(b))
-	if p.transport.link.unflushed || p.transport.link.bellDue {
-		p.dispatch(false)
+	if t := &p.transport.link; t.unflushed || t.bellDue {
+		t.dispatchNow()
 	}
 	return true
 }
@@ -77,11 +77,14 @@ func (p *peer) send(r *Request, hold bool) {
 		return
 	}
 	p.wantLink()
-	p.dispatch(hold && r.State != complete)
+	if hold && r.State != complete {
+		p.dispatch(true)
+	} else {
+		p.transport.link.dispatchNow()
+	}
 }
 
-// dispatch sends what is queued as far as that does not block; with hold the caller writes it, see
-// linkTransport.push. mu is held, and may be released.
+// dispatch sends what is queued; with hold the caller writes it, see linkTransport.push. mu is held, and may be released.
 func (p *peer) dispatch(hold bool) {
 	p.transport.link.dispatch(hold)
 }

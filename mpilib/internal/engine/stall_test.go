@@ -293,6 +293,70 @@ func found(t *testing.T, e *Engine, tag int) {
 	probed(t, e, true, Result{Source: 1, Tag: tag})
 }
 
+// A message that is copied at once is written, though its caller waits for nothing any more.
+func TestCopiedIsWritten(t *testing.T) {
+	e, peer := faced(t)
+	var r Request
+	e.Isend(&r, everyone{}, 0, 1, 5, []byte{1}, Standard, true)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1})
+}
+
+// fullConn is a link whose socket takes nothing at once: what is left only one kind of call writes.
+type fullConn struct {
+	*bareConn
+	push bool
+}
+
+func (c fullConn) Flush(rest bool) bool {
+	if rest && !c.push {
+		c.bareConn.Flush(true)
+	}
+	return !rest
+}
+
+func (c fullConn) Push() bool {
+	if c.push {
+		c.bareConn.Flush(true)
+	}
+	return false
+}
+
+// What the socket does not take is written after a tick, by a waiter of a send, and at once when something else is waited for.
+func TestLeftIsWritten(t *testing.T) {
+	for _, by := range []string{"a tick", "a waiter of a send", "a waiter of a receive", "a waiter of any"} {
+		t.Run(by, func(t *testing.T) {
+			mine, peer := sockets(t)
+			e := New(Config{Rank: 0, Size: 2})
+			e.Attach(&link.Link{Conn: fullConn{bare(mine), by == "a waiter of a send"}, Peer: overlay.ProcessName{Rank: 1}})
+			t.Cleanup(func() { peer.Close(); e.Close() })
+			if by != "a tick" {
+				eventually(t, e, "the link has its reader", func() bool { return !e.idle.runs })
+				e.mu.Lock()
+				e.idle.runs = true // and will not
+				e.mu.Unlock()
+			}
+			var s, r Request
+			e.Isend(&s, everyone{}, 0, 1, 5, []byte{1}, Synchronous, false)
+			e.Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 1))
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			t.Cleanup(func() { cancel(); <-done })
+			go func() {
+				defer close(done)
+				switch by {
+				case "a waiter of a send":
+					s.Wait(ctx)
+				case "a waiter of a receive":
+					r.Wait(ctx)
+				case "a waiter of any":
+					WaitAny(ctx, []*Request{&s, &r}, -1)
+				}
+			}()
+			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Flags: wire.EnvelopeSynchronous, Tag: 5, ID: 1, Length: 1})
+		})
+	}
+}
+
 // A receive that is too short for an announced message wants nothing of it.
 func TestOfferTooLong(t *testing.T) {
 	e, peer := faced(t)
@@ -454,6 +518,11 @@ func TestGoodbyeWhileMoving(t *testing.T) {
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
 	if _, err := wait(t, &r); !errors.Is(err, ErrFinalized) {
 		t.Error(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.peers[1].transport.queued() {
+		t.Error("more of it is to be sent")
 	}
 }
 
@@ -665,7 +734,7 @@ func (c holdConn) Released(uint64) bool {
 // A send that the peer has taken is complete once the link has let go of its buffer. One that is given up before, or lost with
 // its peer, is over: what is begun with the same Request then is not taken for it.
 func TestTakenBeforeReleased(t *testing.T) {
-	for _, name := range []string{"released", "before a goodbye", "given up", "lost", "taken twice"} {
+	for _, name := range []string{"released", "not wanted", "before a goodbye", "given up", "lost", "taken twice"} {
 		t.Run(name, func(t *testing.T) {
 			mine, peer := sockets(t)
 			defer peer.Close()
@@ -682,11 +751,14 @@ func TestTakenBeforeReleased(t *testing.T) {
 			head := wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.EagerShort}
 			expect(t, peer, head)
 			io.CopyN(io.Discard, peer, protocol.EagerShort)
-			say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: n})
-			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: n - protocol.EagerShort})
-			io.CopyN(io.Discard, peer, n-protocol.EagerShort)
-			eventually(t, e, "all of it is written", func() bool { return r.State == waiting })
-			say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
+			if name == "not wanted" {
+				say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1})
+			} else {
+				say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: n})
+				expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: n - protocol.EagerShort})
+				io.CopyN(io.Discard, peer, n-protocol.EagerShort)
+				say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
+			}
 			<-c.asked
 			if r.Done() {
 				t.Fatal("it is complete before the link has let go of its buffer")
@@ -696,7 +768,7 @@ func TestTakenBeforeReleased(t *testing.T) {
 				say(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit}) // so that a read returns
 			}
 			switch name {
-			case "released":
+			case "released", "not wanted":
 				letGo()
 				if _, err := wait(t, &r); err != nil {
 					t.Error(err)

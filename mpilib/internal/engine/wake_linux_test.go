@@ -28,12 +28,12 @@ func newHolding(c *net.TCPConn) holding {
 	return holding{bare(c), new(atomic.Bool), make(chan struct{}), make(chan struct{})}
 }
 
-func (c holding) Flush() {
+func (c holding) Flush(rest bool) bool {
 	if c.hold.CompareAndSwap(true, false) {
 		close(c.posting)
 		<-c.gate
 	}
-	c.bareConn.Flush()
+	return c.bareConn.Flush(rest)
 }
 
 // three returns engines that all share memory, without rounds, and the links of rank 0 by peer.
