@@ -516,7 +516,8 @@ func TestFlushLeaves(t *testing.T) {
 				w := newWorld(t)
 				w.with("tcp")
 				a, b := w.ends[0], w.ends[1]
-				time.Sleep(time.Second) // the carriers' goroutines sleep
+				a.Flush(false)
+				time.Sleep(time.Second) // the carriers' goroutines sleep, and what follows is no burst
 				total, left := 0, false
 				for !left {
 					if _, ok, err := a.Append(Lend, nil, make([]byte, piece)); !ok || err != nil {
@@ -526,6 +527,7 @@ func TestFlushLeaves(t *testing.T) {
 					left = a.Flush(false)
 				}
 				if how == "before" { // the socket has none
+					time.Sleep(time.Second)
 					a.Flush(true)
 				}
 				all := make(chan error, 1)

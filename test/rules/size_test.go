@@ -21,7 +21,6 @@ var larger = map[string]struct {
 	why  string
 }{
 	"mpilib.Comm methods":                          {121, "the standard gives a communicator that many calls"},
-	"mpilib/internal/engine lines":                 {6020, "one lock guards requests, replicas and both transports"},
 	"mpilib/internal/engine/protocol.Peer methods": {64, "what two processes owe each other is decided in one place, without I/O"},
 	"link/stream.Stream methods":                   {83, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
 	"link/stream.Stream fields":                    {38, "one lock guards a stream and all its carriers; the decisions are in link/resume"},

@@ -213,7 +213,7 @@ func TestPeerGrantsWithoutEnd(t *testing.T) {
 	}
 	e.mu.Lock()
 	copied, lent := 0, 0
-	for _, s := range e.peers[1].transport.link.queue.queue {
+	for _, s := range e.peers[1].transport.queue.entries {
 		copied += len(s.copied)
 		if s.r != nil {
 			lent++

@@ -96,7 +96,7 @@ func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool)
 	p.proto.CountDirect(len(payload))
 	p.e.carryOut()
 	if t := &p.transport; t.link.bellDue || t.link.unflushed || t.queued() {
-		p.dispatch(false)
+		p.transport.dispatch(false)
 	}
 	return Result{Source: p.rank, Tag: int(sent), Bytes: length}, true
 }

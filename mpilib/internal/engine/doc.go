@@ -10,9 +10,8 @@
 // the goroutines that read, write and wait, transfers bytes, sets up links, and spreads failures,
 // revocations and notes.
 //
-// A transport (transport.go) carries bytes to a peer: a linkTransport over a link, with a queue and the
-// token for reading; a ringTransport through shared memory. A peer has a switchTransport,
-// which holds both.
+// A transport (transport.go) carries bytes to a peer, with one queue: over a linkTransport, which has the token
+// for reading, and a ringTransport through shared memory.
 //
 // Engines exchange the envelopes of package wire. A small message is sent eagerly:
 // at once, if the receiver has granted credit for unexpected messages. A large one,

@@ -31,7 +31,7 @@ func (e *Engine) carryOutAll() {
 	for len(e.dispatches) > 0 {
 		p := e.dispatches[0]
 		e.dispatches = slices.Delete(e.dispatches, 0, 1)
-		p.dispatch(false)
+		p.transport.dispatch(false)
 	}
 }
 

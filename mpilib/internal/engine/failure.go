@@ -174,7 +174,7 @@ func (p *peer) markFailed(err error) {
 		}
 		return
 	}
-	p.transport.sendLast(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)}) // it has no other way to learn of it
+	p.transport.sendNow(stream.Copy, wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)}, nil) // it has no other way to learn of it
 	p.fail(err)
 }
 
@@ -386,7 +386,7 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	}
 	p.transport.send(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
 	p.wantLink()
-	p.dispatch(false)
+	p.transport.dispatch(false)
 	return nil
 }
 

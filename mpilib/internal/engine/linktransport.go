@@ -9,7 +9,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/slot"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -23,11 +22,7 @@ type linkTransport struct {
 	idle  *idleWatch
 
 	l       *link.Link // nil before Attach
-	queue   linkQueue
-	bulk    bulk        // after the queue
-	values  *slot.Queue // of slots, where nothing else waits; nil: they go through the ring
-	ahead   int         // how many bytes have gone before the value that waits
-	bellDue bool        // the peer is to be rung
+	bellDue bool       // the peer is to be rung
 
 	head      [wire.EnvelopeLen]byte // memory for the envelope of what is appended
 	unflushed bool                   // something was appended to the stream, and is to be written
@@ -62,8 +57,6 @@ type linkUser interface {
 	readFailed(err error)
 	// carryOut carries out what follows from a write, or from the end of reading. mu may be released.
 	carryOut()
-	// flush sends records that had to wait until the link had accepted the bytes queued before them.
-	flush()
 	// linkLost is called when the link is over; doing says during which action.
 	linkLost(doing string, err error)
 }
@@ -94,7 +87,6 @@ func (t *linkTransport) attach(l *link.Link) {
 		size = indirectBufferSize
 	}
 	t.in.buf = make([]byte, size)
-	l.Conn.SetUser(t)
 }
 
 // close ends the link and the goroutine that reads it: the peer has failed. mu is held.

@@ -14,9 +14,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// lone is a linkTransport without an engine, and what it has told.
+// lone is a transport without an engine, and what it has told.
 type lone struct {
-	linkTransport
+	transport
 	mutex sync.Mutex
 	idle  idleWatch
 	core  protocol.Core
@@ -47,7 +47,6 @@ func (u *lone) arrived() error {
 func (u *lone) bufferHandled(bool)             {}
 func (u *lone) readFailed(err error)           { u.err = err }
 func (u *lone) carryOut()                      {}
-func (u *lone) flush()                         {}
 func (u *lone) linkLost(doing string, e error) { u.err = e }
 
 // alone returns one, whose lock is held, and the other end of its link.
@@ -56,8 +55,10 @@ func alone(t *testing.T) (*lone, io.ReadWriteCloser) {
 	u := &lone{idle: idleWatch{start: make(chan struct{}, 1)}}
 	u.core.Init(protocol.Config{}, 2)
 	u.core.AddPeer(&u.peer, 1)
-	u.linkTransport.init(t.Context(), &u.mutex, &u.idle, &u.peer, u)
-	u.attach(&link.Link{Conn: bare(mine)})
+	u.proto = &u.peer
+	u.link.init(t.Context(), &u.mutex, &u.idle, &u.peer, u)
+	u.link.attach(&link.Link{Conn: bare(mine)})
+	u.link.l.Conn.SetUser(&u.transport)
 	u.mutex.Lock()
 	t.Cleanup(func() { u.mutex.Unlock(); mine.Close(); theirs.Close() })
 	return u, theirs
@@ -75,10 +76,10 @@ func TestLinkReadsPieces(t *testing.T) {
 			if _, err := theirs.Write(part); err != nil {
 				t.Fatal(err)
 			}
-			u.readOnce(false)
+			u.link.readOnce(false)
 		}
 		for len(u.payloads) < 3 && u.err == nil { // the kernel may cut it again
-			u.readOnce(false)
+			u.link.readOnce(false)
 		}
 		want := [][]byte{{1, 2, 3, 4, 5}, {}, {6, 7}}
 		if !slices.EqualFunc(u.payloads, want, slices.Equal) || u.err != nil {
@@ -94,19 +95,19 @@ func TestLinkStopsForItsWaiter(t *testing.T) {
 	if _, err := theirs.Write(append(bell, bell...)); err != nil {
 		t.Fatal(err)
 	}
-	for len(u.kinds) == 0 && u.in.end-u.in.begin < len(bell) {
+	for len(u.kinds) == 0 && u.link.in.end-u.link.in.begin < len(bell) {
 		done := new(Request)
 		done.State = complete
-		u.reading.forRequest = done
-		u.readOnce(false)
+		u.link.reading.forRequest = done
+		u.link.readOnce(false)
 	}
-	u.reading.forRequest = nil
+	u.link.reading.forRequest = nil
 	seen := len(u.kinds)
-	if !u.hasBuffered() || seen > 0 {
-		t.Fatalf("%d envelopes are handled, %d bytes are left", seen, u.in.end-u.in.begin)
+	if !u.link.hasBuffered() || seen > 0 {
+		t.Fatalf("%d envelopes are handled, %d bytes are left", seen, u.link.in.end-u.link.in.begin)
 	}
 	for len(u.kinds) < 2 {
-		u.readOnce(false)
+		u.link.readOnce(false)
 	}
 }
 
@@ -184,8 +185,8 @@ func (c *ledger) Reclaim(from, to uint64) {
 // logged returns a linkTransport, whose lock is held, and its link.
 func logged(t *testing.T) (*lone, *ledger) {
 	u, _ := alone(t)
-	c := &ledger{bareConn: u.l.Conn.(*bareConn), room: 100}
-	u.l.Conn = c
+	c := &ledger{bareConn: u.link.l.Conn.(*bareConn), room: 100}
+	u.link.l.Conn = c
 	return u, c
 }
 
@@ -231,7 +232,7 @@ func TestLinkAppends(t *testing.T) {
 	say("fourth") // behind it
 	u.dispatch(true)
 	c.expect(t, "a link without room", "59 ")
-	u.push()
+	u.link.push()
 	c.expect(t, "who waits", "push")
 
 	c.room = 0
@@ -242,12 +243,12 @@ func TestLinkAppends(t *testing.T) {
 	u.Writable()
 	u.mutex.Lock()
 	c.expect(t, "room", "29 ", "flush the rest")
-	if u.queued() || u.unflushed {
+	if u.queued() || u.link.unflushed {
 		t.Error("something is left")
 	}
 }
 
-// What is queued is handed over in order: small messages, buffers of the callers, a bell, and last the streams, in turns.
+// What is queued is handed over in order: small messages, buffers of the callers, the streams, in turns, and a bell.
 func TestLinkFillsInOrder(t *testing.T) {
 	u, c := logged(t)
 	c.room = 0
@@ -255,7 +256,7 @@ func TestLinkFillsInOrder(t *testing.T) {
 	first, second := begun(chunk+1, false), begun(chunk+1, false)
 	u.stream(first)
 	u.stream(second)
-	u.bellDue = true
+	u.link.bellDue = true
 	eager := protocol.EagerEnvelope(0, 5, 1)
 	if !u.sendSmall(eager, []byte{'a'}) || !u.sendEager(eager, begun(1, false)) || u.sendEager(eager, medium) || u.sendEager(eager, large) {
 		t.Fatal("a small message was not copied, or a large one was")
@@ -263,15 +264,15 @@ func TestLinkFillsInOrder(t *testing.T) {
 	u.sendHead(eager, head, 70<<10)
 	c.room = 6
 	u.dispatch(false)
-	c.expect(t, "the first", "74 65536 bytes", "24 65537 bytes lent", "24 71680 bytes lent", "24 ", "24 1048576 bytes lent", "24 1048576 bytes lent", "flush the rest")
+	c.expect(t, "the first", "74 65536 bytes", "24 65537 bytes lent", "24 71680 bytes lent", "24 1048576 bytes lent", "24 1048576 bytes lent", "24 \x00", "flush the rest")
 	if medium.State != complete || large.State != waiting || !large.uncopied || head.mark == 0 || head.uncopied {
 		t.Error("a copied message is not complete, or a lent one is")
 	}
 	c.room = 6
 	u.dispatch(false)
-	c.expect(t, "the rest", "24 \x00", "24 \x00", "flush the rest")
-	u.letGo(large)
-	if large.State != complete || large.Err != nil || len(u.uncopied) > 0 {
+	c.expect(t, "the rest", "24 \x00", "24 ", "flush the rest")
+	u.link.letGo(large)
+	if large.State != complete || large.Err != nil || len(u.link.uncopied) > 0 {
 		t.Errorf("a message that was released: state %d, %v", large.State, large.Err)
 	}
 }
@@ -293,8 +294,8 @@ func TestLinkLendsToWaiters(t *testing.T) {
 			t.Error("another goroutine may complete a message that is being copied")
 		}
 	}
-	u.takeBack(r)
-	if r.State != complete || len(u.uncopied) > 0 {
+	u.link.takeBack(r)
+	if r.State != complete || len(u.link.uncopied) > 0 {
 		t.Errorf("a message that was taken back: state %d", r.State)
 	}
 }
@@ -320,7 +321,7 @@ func TestLinkKeepsMessagesBehindValues(t *testing.T) {
 	c.stale, c.room = true, 1<<20
 	const n = maxCopied
 	sent := 0
-	for len(u.queue.queue) == 0 && sent <= maxAhead/n {
+	for len(u.queue.entries) == 0 && sent <= maxAhead/n {
 		u.sendEager(protocol.EagerEnvelope(0, 5, n), begun(n, false))
 		u.dispatch(false)
 		sent++
@@ -345,7 +346,7 @@ func TestLinkLeavesTheRest(t *testing.T) {
 	say()
 	say()
 	c.expect(t, "a full socket", "24 a", "flush", "24 a", "flush")
-	if !slices.Equal(u.idle.left, []*linkTransport{&u.linkTransport}) || !u.idle.runs {
+	if !slices.Equal(u.idle.left, []*linkTransport{&u.link}) || !u.idle.runs {
 		t.Errorf("%d links are left, and checked: %v", len(u.idle.left), u.idle.runs)
 	}
 	u.idle.writeLeft()
@@ -353,7 +354,16 @@ func TestLinkLeavesTheRest(t *testing.T) {
 	u.idle.writeLeft()
 	c.expect(t, "nothing is left")
 	say()
-	u.push()
+	u.link.push()
 	u.idle.writeLeft()
 	c.expect(t, "a waiter's", "24 a", "flush", "push")
+}
+
+// A link that is over, while the ring is not, is given nothing: it would say again and again that it is.
+func TestLostLinkGetsNothing(t *testing.T) {
+	u, c := logged(t)
+	u.link.lost, u.link.bellDue = true, true
+	u.queue.add(wire.Envelope{Kind: wire.EnvelopeSwitch}, nil, false)
+	u.dispatch(false)
+	c.expect(t, "a lost link")
 }

@@ -4,65 +4,40 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/link/stream"
-	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file is how bytes get from a peer's queue to its link. Whoever queues something hands the stream what that takes
-// (fill), and has it written as far as that does not block (flush). Who waits for a send writes itself (push). What the
-// stream refuses it asks for once there is room (Writable).
+// This file is how bytes get to the stream of a peer's link, which takes them as far as it has room (append), and have
+// it write them as far as that does not block (flush). Who waits for a send writes itself (push).
 
-// maxAhead is how many bytes of messages go to the stream while a value of a slot waits until the kernel has all before it.
-const maxAhead = 1 << 20
+// usable reports whether the stream may take something. mu is held, as in all that follows.
+func (t *linkTransport) usable() bool { return t.l != nil && !t.lost }
 
-// append hands the stream an envelope, at the end of head, and what follows it, and reports whether it took them. mu is
-// held.
+// append hands the stream an envelope, at the end of head, and what follows it, and reports whether it took them.
 func (t *linkTransport) append(how stream.How, head, b []byte) (mark uint64, ok bool, err error) {
-	if t.l == nil || how != stream.Fresh && t.ahead >= maxAhead {
+	if t.l == nil {
 		return 0, false, nil
 	}
 	mark, ok, err = t.l.Conn.Append(how, head, b)
-	switch {
-	case !ok:
-		return mark, ok, err
-	case how == stream.Fresh || !t.values.Pending():
-		t.ahead = 0
-	default:
-		t.ahead += len(head) + len(b)
-	}
-	t.unflushed = true
+	t.unflushed = t.unflushed || ok
 	return mark, ok, err
 }
 
-// dispatch hands the stream what is queued and has it written; with hold the caller writes it, see push. mu is held, and may
-// be released.
-func (t *linkTransport) dispatch(hold bool) {
-	t.fill()
-	if !hold && t.unflushed {
-		t.flush(true)
+// appendBell has the peer rung, if it is to be.
+func (t *linkTransport) appendBell() {
+	if !t.bellDue || !t.usable() || t.proto.Failed != nil {
+		return
 	}
-}
-
-// dispatchNow is dispatch for a program that goes on: what the socket does not take is left. mu is held, and may be released.
-func (t *linkTransport) dispatchNow() {
-	t.fill()
-	if t.unflushed {
-		t.flush(false)
-	}
-}
-
-// fill hands the stream what is queued, as far as it takes that. mu is held, and may be released.
-func (t *linkTransport) fill() {
-	for t.fillOne() {
-	}
-	t.user.flush()
-	if t.bellDue {
-		t.fillOne()
+	switch _, ok, err := t.append(stream.Copy, bellBytes, nil); {
+	case ok:
+		t.bellDue = false
+	case err != nil:
+		t.user.linkLost("sending", err)
 	}
 }
 
 // flush has what was handed over written as far as that does not block. What the socket does not take a goroutine of the
 // stream writes: at once with rest, and else soon (idle.go), unless another flush or a waiter of a send has written it. mu is
-// held, and released meanwhile.
+// released meanwhile.
 func (t *linkTransport) flush(rest bool) {
 	t.unflushed = false
 	t.idle.writes(t)
@@ -75,7 +50,7 @@ func (t *linkTransport) flush(rest bool) {
 	}
 }
 
-// push writes once, for a caller that waits. mu is held, and released meanwhile.
+// push writes once, for a caller that waits. mu is released meanwhile.
 func (t *linkTransport) push() {
 	t.unflushed = false
 	t.idle.writes(t)
@@ -84,60 +59,6 @@ func (t *linkTransport) push() {
 	more := conn.Push()
 	t.mu.Lock()
 	t.unflushed = t.unflushed || more
-}
-
-// Writable implements stream.User.
-func (t *linkTransport) Writable() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.dispatch(false)
-}
-
-// fillOne hands over what is next: of the queue, a bell, a piece of a slot's value, or a chunk of a send whose CTS has come,
-// and reports whether the stream took it. mu is held, and may be released.
-func (t *linkTransport) fillOne() bool {
-	var ok bool
-	var err error
-	switch {
-	case t.l == nil || t.proto.Failed != nil || t.lost:
-		return false
-	case t.values.Pending() && (t.ahead >= maxAhead || !t.queued()):
-		env, b := t.values.NextPiece(maxPiece)
-		if _, ok, err = t.append(stream.Fresh, env.Append(t.head[:0]), b); ok {
-			t.values.Taken(len(b))
-		}
-	case len(t.queue.queue) > 0:
-		s := t.queue.queue[0]
-		how, b := stream.Copy, []byte(nil)
-		if s.r != nil {
-			how, b = s.how(), s.r.Buf[:s.n]
-		}
-		var mark uint64
-		if mark, ok, err = t.append(how, s.copied, b); ok {
-			t.queue.removeFirst()
-			if s.r != nil && !t.appended(s.r, mark, s.last) {
-				t.proto.Written(&s.r.Request, s.last)
-				t.user.carryOut()
-			}
-		}
-	case t.bellDue:
-		if _, ok, err = t.append(stream.Copy, bellBytes, nil); ok {
-			t.bellDue = false
-		}
-	case len(t.bulk) > 0:
-		r := t.bulk[0]
-		n := min(chunk, int(r.Got.Bytes)-r.Offset)
-		env := wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}
-		var mark uint64
-		if mark, ok, err = t.append(stream.Lend, env.Append(t.head[:0]), r.Buf[r.Offset:r.Offset+n]); ok {
-			t.appended(r, mark, false)
-			t.bulk.sent(n)
-		}
-	}
-	if err != nil {
-		t.user.linkLost("sending", err)
-	}
-	return ok
 }
 
 // appended notes that bytes of r were handed over, and with what mark. It reports whether they are all of an eager

@@ -22,7 +22,7 @@ type peer struct {
 	process int
 	rank    int // of the process
 
-	transport    switchTransport
+	transport    transport
 	shm          sharedMemory
 	connecting   bool
 	leftBefore   bool // it had left when this process first connected to it; others may report that it has failed
@@ -52,9 +52,10 @@ type goodbyeState struct {
 func newPeer(e *Engine, process int) *peer {
 	p := &peer{e: e, process: process, goodbye: goodbyeState{done: make(chan struct{})}}
 	p.transport.link.init(e.ctx, &e.mu, &e.idle, &p.proto, p)
-	p.transport.ring = ringTransport{proto: &p.proto, link: &p.transport.link, rings: &e.rings}
+	p.transport.proto = &p.proto
+	p.transport.ring = ringTransport{link: &p.transport.link, rings: &e.rings}
 	p.transport.link.indirect = e.replicas != nil
-	p.slots.p, p.transport.link.values = p, &p.slots.values
+	p.slots.p, p.transport.values = p, &p.slots.values
 	e.core.AddPeer(&p.proto, process)
 	p.rank = p.proto.Rank
 	return p
@@ -71,6 +72,7 @@ func (p *peer) String() string {
 // attach gives the peer its link. mu is held, and may be released.
 func (p *peer) attach(l *link.Link) {
 	p.transport.link.attach(l)
+	l.Conn.SetUser(&p.transport)
 	p.e.replicas.requestLinks(p.rank)
 	p.resize()
 	p.giveCredit(true)
@@ -81,7 +83,7 @@ func (p *peer) attach(l *link.Link) {
 	p.transport.link.wakeReader()
 	p.e.work.Go(p.transport.link.reader)
 	p.startSharing()
-	p.dispatch(false)
+	p.transport.dispatch(false)
 }
 
 // wantLink starts to connect, once. mu is held.
@@ -271,7 +273,7 @@ func partFrom(peers []*peer) (open []*peer) {
 		p.goodbye.sent = true
 		open = append(open, p)
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
-		p.dispatch(false)
+		p.transport.dispatch(false)
 	}
 	return open
 }

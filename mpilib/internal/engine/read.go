@@ -30,7 +30,7 @@ func (p *peer) bufferHandled(hold bool) {
 	if len(p.taken)+len(p.transport.link.uncopied) > 0 {
 		p.released()
 	}
-	p.dispatch(hold)
+	p.transport.dispatch(hold)
 	if p.shm.bellReceived {
 		p.shm.bellReceived = false
 		p.e.rings.serve()

@@ -153,11 +153,11 @@ func (s *replicas) sendTo(process int, send func(p *peer)) {
 // goroutines had to be woken. mu is held, and released meanwhile.
 func (s *replicas) writeHeld(ctx context.Context) {
 	for len(s.held) > 0 {
-		t := &s.held[0].transport.link
+		t := &s.held[0].transport
 		s.held = slices.Delete(s.held, 0, 1)
 		t.dispatch(true)
-		for t.unflushed && ctx.Err() == nil {
-			t.push()
+		for t.link.unflushed && ctx.Err() == nil {
+			t.link.push()
 		}
 		t.dispatch(false)
 	}

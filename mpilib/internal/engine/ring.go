@@ -8,17 +8,6 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// flush sends the records that found no room in the ring before, as far as there is room now. mu is held.
-func (p *peer) flush() {
-	if !p.transport.toRing || len(p.transport.link.queue.queue) > 0 {
-		return
-	}
-	p.transport.ring.flushQueue()
-	p.e.carryOut() // the effects of sending these
-	p.transport.ring.flushBulk()
-	p.transport.ring.flushValues()
-}
-
 const (
 	// How much of a ring is received before the other rings.
 	maxRecords  = 64

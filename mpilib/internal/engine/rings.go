@@ -147,7 +147,7 @@ func (n *rings) markAsleep() bool {
 		if p.isEnded() || !p.transport.ring.rx.Sleep() {
 			n.asleep = false
 		}
-		if size, yes := p.transport.ring.stalled(); yes && !p.transport.ring.tx.Sleep(size) {
+		if size, yes := p.transport.stalled(); yes && !p.transport.ring.tx.Sleep(size) {
 			n.asleep = false
 		}
 	}
@@ -184,7 +184,7 @@ func (n *rings) sweepRing(p *peer, w condition) (found bool) {
 		n.asleep = false
 	}
 	if p.transport.toRing && (p.transport.queued() || p.slots.values.Pending()) || p.transport.link.bellDue || p.transport.link.unflushed {
-		p.dispatch(false)
+		p.transport.dispatch(false)
 	}
 	return found
 }
@@ -323,7 +323,7 @@ func (n *rings) pollWithToken(ctx context.Context, w condition) (parks bool) {
 			n.waiter.Begin()
 			continue
 		}
-		stalled := len(n.copies.in) > 0 || slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.transport.ring.stalled(); return yes })
+		stalled := len(n.copies.in) > 0 || slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.transport.stalled(); return yes })
 		peers := n.peers
 		n.spinning = true
 		n.mu.Unlock()

@@ -58,7 +58,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p.proto.SentNow(len(b))
-	if t := &p.transport.link; t.unflushed || t.bellDue {
+	if t := &p.transport; t.link.unflushed || t.link.bellDue {
 		t.dispatchNow()
 	}
 	return true
@@ -78,15 +78,10 @@ func (p *peer) send(r *Request, hold bool) {
 	}
 	p.wantLink()
 	if hold && r.State != complete {
-		p.dispatch(true)
+		p.transport.dispatch(true)
 	} else {
-		p.transport.link.dispatchNow()
+		p.transport.dispatchNow()
 	}
-}
-
-// dispatch sends what is queued; with hold the caller writes it, see linkTransport.push. mu is held, and may be released.
-func (p *peer) dispatch(hold bool) {
-	p.transport.link.dispatch(hold)
 }
 
 // announceBacklog announces queued sends as far as credit and limits allow. mu is held.

@@ -73,7 +73,7 @@ func (p *peer) createSegment() {
 	}
 	p.transport.ring.share(seg)
 	p.sendDescriptor(seg)
-	p.dispatch(false)
+	p.transport.dispatch(false)
 }
 
 // sendDescriptor sends the peer the descriptor of the memory. mu is held.
@@ -89,7 +89,7 @@ func (p *peer) refuseSharing(seg *shm.Segment, err error) {
 	}
 	p.shm.possible, p.shm.reason = false, err
 	p.queueControl(wire.Envelope{Kind: wire.EnvelopeShare})
-	p.dispatch(false)
+	p.transport.dispatch(false)
 }
 
 // shareReceived handles Share: the peer shares memory, whose descriptor of n bytes follows, or
@@ -151,7 +151,7 @@ func (p *peer) mapSegment(o shm.Descriptor) {
 	p.transport.ring.mem = mem
 	p.sendDescriptor(seg)
 	p.switchOver()
-	p.dispatch(false)
+	p.transport.dispatch(false)
 }
 
 // openPeerMemory opens, if possible, the memory of the peer, which has mapped the segment, for
@@ -162,7 +162,7 @@ func (p *peer) openPeerMemory(o shm.Descriptor) {
 	defer p.e.mu.Unlock()
 	p.transport.ring.mem = mem
 	p.switchOver()
-	p.dispatch(false)
+	p.transport.dispatch(false)
 }
 
 // addressOf returns the address of b.

@@ -268,7 +268,9 @@ func TestPeerEndsInSharedMemory(t *testing.T) {
 // else.
 func TestBrokenPeersInSharedMemory(t *testing.T) {
 	record := func(env wire.Envelope, payload int) func(p *peer) {
-		return func(p *peer) { p.transport.ring.sendRecord(env, make([]byte, payload)) }
+		var head [shm.HeadSize]byte
+		env.Append(head[:0])
+		return func(p *peer) { p.transport.ring.trySend(&head, make([]byte, payload)) }
 	}
 	for name, does := range map[string]func(p *peer){
 		"no envelope":         func(p *peer) { p.transport.ring.trySend(&[shm.HeadSize]byte{99}) },
@@ -286,7 +288,7 @@ func TestBrokenPeersInSharedMemory(t *testing.T) {
 			es[1].mu.Lock()
 			p := es[1].peers[0]
 			does(p)
-			p.dispatch(false)
+			p.transport.dispatch(false)
 			es[1].mu.Unlock()
 			if _, err := wait(t, &r); !errors.Is(err, ErrProcFailed) || !errors.Is(err, wire.ErrMalformed) {
 				t.Error(err)

@@ -120,7 +120,7 @@ func NewGetSlot(e *Engine, ctxID uint32, src, tag, max int) (*GetSlot, error) {
 	s.in[key] = o
 	s.p.queueControl(wire.Envelope{Kind: wire.EnvelopeSlot, Context: key.Context, Tag: key.Tag, Length: uint64(max)})
 	s.begin()
-	s.p.dispatch(false)
+	s.p.transport.dispatch(false)
 	return &GetSlot{s: s, in: o}, nil
 }
 
@@ -223,5 +223,5 @@ func (s *GetSlot) Close() {
 	delete(s.s.in, key)
 	s.s.wake(s.in)
 	s.s.p.queueControl(wire.Envelope{Kind: wire.EnvelopeSlot, Context: key.Context, Tag: key.Tag})
-	s.s.p.dispatch(false)
+	s.s.p.transport.dispatch(false)
 }

@@ -92,7 +92,7 @@ func (s *slots) opened(env wire.Envelope) error {
 // send has the transport send what the slots hold. mu is held, and may be released.
 func (s *slots) send() {
 	if s.values.Pending() {
-		s.p.dispatch(false)
+		s.p.transport.dispatch(false)
 	}
 }
 

@@ -122,7 +122,7 @@ func TestNoRoomWhileAsleep(t *testing.T) {
 	for i := range rs {
 		es[0].Isend(&rs[i], everyone{}, 0, 1, i, make([]byte, 100), Standard, false)
 	}
-	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].transport.ring.queue) > 0 })
+	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].transport.queue.entries) > 0 })
 	es[1].mu.Lock()
 	es[1].rings.releaseToken()
 	es[1].rings.requestSweep()

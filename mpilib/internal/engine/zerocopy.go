@@ -95,7 +95,7 @@ func (p *peer) startCopy(t *protocol.Transfer) bool {
 	// The sender is not woken to help: it sleeps only if it has other work.
 	var head [shm.HeadSize]byte
 	wire.Envelope{Kind: wire.EnvelopeCopying, ID: t.ID}.Append(head[:0])
-	if p.transport.toRing && p.transport.ring.clear() {
+	if p.transport.toRing && len(p.transport.queue.entries) == 0 {
 		p.transport.ring.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.Buf)))
 	}
 	p.e.rings.requestSweep() // there may be no waiter that polls
@@ -128,7 +128,7 @@ func (c *copies) fetchPiece(f *fetch) (done bool) {
 		}
 		p.proto.FetchDone(f.Transfer)
 		p.e.carryOut()
-		p.dispatch(false)
+		p.transport.dispatch(false)
 		return true
 	}
 	f.claimed++
@@ -208,7 +208,7 @@ func (c *copies) helpPiece() bool {
 		p.transport.ring.tx.Helped(r.slot)
 		if p.transport.ring.tx.PeerSleeps() {
 			p.transport.link.bellDue = true
-			p.dispatch(false)
+			p.transport.dispatch(false)
 		}
 		if r.IsEnded() {
 			r.finish(r.GiveUp)
