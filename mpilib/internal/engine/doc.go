@@ -69,8 +69,9 @@
 // # State
 //
 // All state is in the Engine and its protocol.Core, guarded by one lock (mu) that is never held during a
-// system call, nor while more than 64 KiB are copied. Lock order: an owner's locks, then mu, then the locks
-// that Config.Unallocated and the methods of a Group take, which are called with mu held.
+// system call, nor while more than a batch and a message of 64 KiB each are copied. Lock order: an owner's locks, then mu,
+// then those of a link's stream, and those that Config.Unallocated and the methods of a Group take, which are called with mu
+// held. A stream calls Writable without its own.
 // Requests belong to the engine until they are complete; the protocol's part of each is embedded in it.
 // Programs hold Handles; the Requests behind those belong to the engine, which reuses them.
 package engine

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/link/stream"
@@ -366,4 +367,21 @@ func TestLostLinkGetsNothing(t *testing.T) {
 	u.queue.add(wire.Envelope{Kind: wire.EnvelopeSwitch}, nil, false)
 	u.dispatch(false)
 	c.expect(t, "a lost link")
+}
+
+// Nothing is handed over as a whole that a link's window may never have room for.
+func TestLinkGetsNoMoreThanItsWindow(t *testing.T) {
+	u, c := logged(t)
+	u.link.l.RTT = time.Second
+	u.peer.CreditReceived(wire.Envelope{Length: 1 << 30})
+	if n, head := u.eagerLimit(), u.maxHead(); n != maxWhole || head != maxWhole {
+		t.Errorf("messages of %d bytes are sent eagerly, and heads of %d", n, head)
+	}
+	u.send(wire.Envelope{Kind: wire.EnvelopeReplica, Length: 2 * chunk}, make([]byte, 2*chunk))
+	c.room = 2
+	u.dispatch(false)
+	c.room = 2
+	u.send(wire.Envelope{Kind: wire.EnvelopeGoodbye}, nil)
+	u.dispatch(false)
+	c.expect(t, "a large note", "1048576 ", "1048576 ", "flush the rest", "48 ", "flush the rest")
 }

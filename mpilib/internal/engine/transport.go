@@ -32,6 +32,9 @@ const (
 	// the lock no more is.
 	maxCopied = 64 << 10
 	chunk     = 1 << 20 // bytes of a message whose CTS has arrived: other messages may be sent between chunks
+	// maxWhole bounds what is handed over in one piece: a link takes all or nothing, and its window may not be larger than at
+	// first.
+	maxWhole = stream.Window / 2
 	// maxAhead is how many bytes of messages go to a link while a value of a slot waits until the kernel has all before it.
 	maxAhead = 1 << 20
 )
@@ -65,9 +68,12 @@ func (t *transport) sendSmall(env wire.Envelope, b []byte) bool {
 
 // send sends or queues an envelope and its payload, which is copied.
 func (t *transport) send(env wire.Envelope, b []byte) {
-	if _, ok := t.sendNow(stream.Copy, env, b); !ok {
-		t.queue.add(env, b, t.toRing)
+	if len(b) <= chunk {
+		if _, ok := t.sendNow(stream.Copy, env, b); ok {
+			return
+		}
 	}
+	t.queue.add(env, b, t.toRing)
 }
 
 // sendEager sends or queues r's message. It reports whether the protocol's Written is to be called: if
@@ -164,15 +170,22 @@ func (t *transport) fillOne() bool {
 			t.values.Taken(len(b))
 		}
 	case len(t.queue.entries) > 0:
-		s := t.queue.entries[0]
+		s := &t.queue.entries[0]
+		if s.r == nil && len(s.copied) > chunk { // of package replica: it may be larger than the link's window
+			if _, ok, err = t.put(ring, stream.Copy, s.copied[:chunk], nil); ok {
+				s.copied = s.copied[chunk:]
+			}
+			break
+		}
 		how, b := stream.Copy, []byte(nil)
 		if s.r != nil {
 			how, b = howToAppend(s.n, s.last), s.r.Buf[:s.n]
 		}
 		if mark, ok, err = t.put(ring, how, s.copied, b); ok {
+			r, last := s.r, s.last
 			t.queue.removeFirst()
-			if s.r != nil && !t.link.appended(s.r, mark, s.last) {
-				t.proto.Written(&s.r.Request, s.last)
+			if r != nil && !t.link.appended(r, mark, last) {
+				t.proto.Written(&r.Request, last)
 				t.link.user.carryOut()
 			}
 		}
@@ -302,7 +315,7 @@ func (t *transport) eagerLimit() int {
 		_, rtt := l.Current()
 		t.proto.SetPath(rtt, l.Bandwidth())
 	}
-	return t.proto.EagerSize()
+	return min(t.proto.EagerSize(), maxWhole)
 }
 
 // maxHead returns how many bytes of a rendezvous message may follow its RTS, if there is credit.
