@@ -116,17 +116,17 @@ func TestLinkStopsForItsWaiter(t *testing.T) {
 // others take turns, and when nobody reads, they go on.
 func TestWaiterNeedsNoChecks(t *testing.T) {
 	u, _ := alone(t)
-	if u.takeReading(t.Context()); !u.checkIdle() {
+	if u.link.takeReading(t.Context()); !u.link.checkIdle() {
 		t.Error("no checks behind a waiter that has just come: it may come and leave all the time")
 	}
-	if u.checkIdle() || len(u.reading.wake) > 0 {
+	if u.link.checkIdle() || len(u.link.reading.wake) > 0 {
 		t.Error("checked while a waiter reads")
 	}
 	u.idle.runs = false
-	if u.releaseReading(false); !u.idle.runs {
+	if u.link.releaseReading(false); !u.idle.runs {
 		t.Error("no checks once it has left")
 	}
-	if u.checkIdle(); len(u.reading.wake) == 0 {
+	if u.link.checkIdle(); len(u.link.reading.wake) == 0 {
 		t.Error("nobody reads, and nobody is woken")
 	}
 }
