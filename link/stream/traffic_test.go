@@ -393,6 +393,12 @@ func TestAppendLends(t *testing.T) {
 	}
 }
 
+func unsentOf(s *Stream) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return unsentBytes(s)
+}
+
 // hopeful is a user that waits until Append takes something.
 type hopeful struct {
 	s     *Stream
@@ -437,9 +443,7 @@ func TestWritable(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					a.mu.Lock()
-					waits := unsentBytes(a.Stream)
-					a.mu.Unlock()
+					waits := unsentOf(a.Stream)
 					if ok && waits >= tc.most+tc.n || !ok && waits < tc.most {
 						t.Fatalf("Append returns %v, and %d bytes wait", ok, waits)
 					}
@@ -486,8 +490,8 @@ func TestWritableOnRoom(t *testing.T) {
 			a.Flush(true)
 			time.Sleep(time.Second) // it arrives
 		}
-		if total != Window || unsentBytes(a.Stream) > 0 {
-			t.Fatalf("%d bytes are taken, of which %d wait", total, unsentBytes(a.Stream))
+		if total != Window || unsentOf(a.Stream) > 0 {
+			t.Fatalf("%d bytes are taken, of which %d wait", total, unsentOf(a.Stream))
 		}
 		go a.Read(make([]byte, 1)) // ends with the stream
 		if _, err := io.ReadFull(b, make([]byte, total)); err != nil {
@@ -525,6 +529,7 @@ func TestFlushLeaves(t *testing.T) {
 					}
 					total += piece
 					left = a.Flush(false)
+					time.Sleep(time.Second / 1000) // no burst
 				}
 				if how == "before" { // the socket has none
 					time.Sleep(time.Second)
@@ -547,6 +552,47 @@ func TestFlushLeaves(t *testing.T) {
 				write(a.Stream, w)
 				if err := <-all; err != nil {
 					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestFlushGathers: large writes in close succession are written together, up to a size; the last of them by another call, or
+// by a tick of the watch.
+func TestFlushGathers(t *testing.T) {
+	for how, write := range map[string]func(s *Stream, w *world){
+		"Push":  func(s *Stream, _ *world) { s.Push() },
+		"Flush": func(s *Stream, _ *world) { s.Flush(true) },
+		"Watch": func(_ *Stream, w *world) { w.pass(1) },
+		"more": func(s *Stream, _ *world) {
+			for range maxUnsent/piece - 1 {
+				s.Append(Lend, nil, make([]byte, piece))
+				s.Flush(false)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.with("tcp")
+				a, b := w.ends[0], w.ends[1]
+				go io.Copy(io.Discard, b) // ends with the stream
+				a.Flush(false)
+				time.Sleep(time.Second) // what follows is no burst
+				for _, want := range []int{0, piece} {
+					if _, ok, err := a.Append(Lend, nil, make([]byte, piece)); !ok || err != nil {
+						t.Fatal(ok, err)
+					}
+					left := a.Flush(false)
+					if n := unsentOf(a.Stream); n != want || left != (want > 0) {
+						t.Fatalf("%d bytes are left, want %d: %v", n, want, left)
+					}
+				}
+				write(a.Stream, w)
+				time.Sleep(time.Second)
+				if n := unsentOf(a.Stream); how != "more" && n > 0 || n >= maxUnsent {
+					t.Errorf("%d bytes are left", n)
 				}
 			})
 		})

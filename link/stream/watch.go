@@ -199,7 +199,7 @@ func (s *Stream) look(c *Carrier, now int64) {
 	case since(c.used) >= least && c.from < c.to && c.to <= s.send.Acked():
 		s.failed(c, c.died(errStuck))
 	}
-	if c.pending && !c.writing {
+	if !c.writing && (c.pending || s.send.Sendable()) {
 		c.wake() // Flush may have left it
 	}
 	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {

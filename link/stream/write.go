@@ -237,14 +237,18 @@ func (s *Stream) Append(how How, head, body []byte) (mark uint64, ok bool, err e
 
 // takes reports whether Append takes n bytes.
 func takes(s *Stream, how How, n int) bool {
-	most := max(maxUnsent, len(s.carriers)*piece)
-	switch {
-	case how == Fresh:
+	most := mostUnsent(s)
+	if how == Fresh {
 		most = 1
-	case s.windows.unsent > 0:
-		most = piece
 	}
 	return !s.wrote.pushing && s.roomNow() >= n && unsentBytes(s) < most
+}
+
+func mostUnsent(s *Stream) int {
+	if s.windows.unsent > 0 {
+		return piece
+	}
+	return max(maxUnsent, len(s.carriers)*piece)
 }
 
 // unsentBytes returns how many bytes the kernel has not taken, here or in a carrier's write.
@@ -274,14 +278,26 @@ func (s *Stream) tellWritable() {
 }
 
 // Flush writes what was appended, as far as it need not block; the carrier's goroutine does if there may be more by then. It
-// reports whether it has left what the socket does not take: then Push, the next Flush, or the next tick of the watch has it
-// written. With rest it leaves nothing: the carrier's goroutine writes that, as it does where several carriers are in use.
+// reports whether it has left something: what the socket does not take, or what may be written together with more that
+// follows at once. Then Push, the next Flush, or the next tick of the watch has it written. With rest it leaves nothing: the
+// carrier's goroutine writes that, as it does where several carriers are in use.
 func (s *Stream) Flush(rest bool) (left bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flush(s.wrote.urgency(s.wrote.large, withoutWaiting))
-	s.wrote.large = false
 	c := onlyCarrier(s)
+	follows := s.wrote.follows()
+	switch {
+	case !s.wrote.large && follows:
+		s.flush(later)
+	case follows && !rest && c != nil && unsentBytes(s) < mostUnsent(s):
+		return true
+	default:
+		s.flush(withoutWaiting)
+	}
+	if s.wrote.large {
+		s.wrote.wroteLarge()
+	}
+	s.wrote.large = false
 	if c == nil || !c.pending {
 		return false
 	}
@@ -418,6 +434,9 @@ func (b *burst) follows() bool {
 	b.last = now
 	return does
 }
+
+// wroteLarge notes that a write has ended which took long.
+func (b *burst) wroteLarge() { b.last = time.Since(epoch) }
 
 // urgency returns how urgent a write is that would be u by itself: one of several small writes in close succession can
 // wait for the next.
