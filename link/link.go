@@ -70,8 +70,9 @@ type Conn interface {
 	// has taken it, or the link is over. If not, a Read returns 0 bytes without an error when that is so.
 	Released(mark uint64) bool
 
-	// Reclaim returns to the caller what was lent from from up to to; what the peer may still need is copied.
-	Reclaim(from, to uint64)
+	// Reclaim returns to the caller what was lent from from up to next; what the peer may still need is copied, so much at a
+	// time that next may be less than to. It refuses while some of it is being written; the user's Writable follows.
+	Reclaim(from, to uint64) (next uint64, ok bool)
 
 	// Calm makes reads sleep at once when no data is there, instead of spinning, from now on.
 	Calm()

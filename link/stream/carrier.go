@@ -202,6 +202,7 @@ func (c *Carrier) writeLoop() {
 	for range c.kick {
 		c.s.mu.Lock()
 		if c.dead {
+			c.s.tellWritable() // nobody writes what it had left
 			c.s.mu.Unlock()
 			return
 		}

@@ -74,8 +74,8 @@ func (o *outbox) free(off uint64) {
 	o.pages.free(off)
 }
 
-// copyUnacked copies what is still held of zero-copy spans that begin below to and end above from, so that the caller may
-// change them. Bytes below acked are not needed.
+// copyUnacked copies what is still held up to to of zero-copy spans that end above from, so that the caller may change it.
+// Bytes below acked are not needed.
 func (o *outbox) copyUnacked(from, to, acked uint64) {
 	first := o.zeroCopyFrom(from)
 	i := first
@@ -84,6 +84,12 @@ func (o *outbox) copyUnacked(from, to, acked uint64) {
 		if passed := int64(acked - l.off); acked > l.off { // all of it may be acknowledged and not yet freed
 			l.data = l.data[min(passed, int64(len(l.data))):]
 			l.off = acked
+		}
+		if l.end() > to && l.off < to {
+			n := to - l.off
+			o.pages.put(l.off, l.data[:n])
+			o.zeroCopy[i] = zeroCopySpan{to, l.data[n:]}
+			break
 		}
 		o.pages.put(l.off, l.data)
 	}

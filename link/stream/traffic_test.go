@@ -387,9 +387,22 @@ func TestAppendLends(t *testing.T) {
 	if a, b := head(end-minZeroCopy), head(end); a != 7 || b != 8 {
 		t.Errorf("what was reclaimed is %d, and what is still lent %d", a, b)
 	}
-	s.Reclaim(0, end+minZeroCopy)
+	s.Reclaim(end, end+minZeroCopy)
 	if len(s.out.zeroCopy) > 0 {
 		t.Error("something is still lent")
+	}
+
+	large, from := make([]byte, 2*pageSize), s.send.End()
+	large[0] = 7
+	s.Append(Lend, nil, large)
+	end = s.send.End()
+	next, ok := s.Reclaim(from, end)
+	large[0], large[pageSize] = 1, 1
+	if a, b := head(from), head(next); next != from+pageSize || !ok || a != 7 || b != 1 {
+		t.Errorf("of a large one, what was reclaimed up to %d, %v, is %d, and what is still lent %d", next-from, ok, a, b)
+	}
+	if next, ok = s.Reclaim(next, end); next != end || !ok || len(s.out.zeroCopy) > 0 {
+		t.Errorf("the rest is reclaimed up to %d, %v", next-from, ok)
 	}
 }
 
@@ -593,6 +606,57 @@ func TestFlushGathers(t *testing.T) {
 				time.Sleep(time.Second)
 				if n := unsentOf(a.Stream); how != "more" && n > 0 || n >= maxUnsent {
 					t.Errorf("%d bytes are left", n)
+				}
+			})
+		})
+	}
+}
+
+// told is a user that notes that it was called.
+type told chan struct{}
+
+func (u told) Writable() { u <- struct{}{} }
+
+// TestReclaimWhileWritten: Reclaim refuses what a carrier has begun to write, and the user is called once none does.
+func TestReclaimWhileWritten(t *testing.T) {
+	for how, stop := range map[string]func(w *world, total int){
+		"all is written": func(w *world, total int) { io.ReadFull(w.ends[1], make([]byte, total)) },
+		"the carrier is lost while it writes": func(w *world, _ int) {
+			synctest.Wait()
+			w.ends[0].Drop(w.ends[0].lead, io.EOF)
+		},
+		"the carrier is lost before it writes on": func(w *world, _ int) {
+			s := w.ends[0].Stream
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.failed(s.lead, io.EOF)
+		},
+		"the stream fails": func(w *world, _ int) { w.ends[0].Fail(io.EOF) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.lasts()
+				w.with("tcp")
+				a := w.ends[0].Stream
+				u := make(told, 10)
+				a.SetUser(u)
+				a.Flush(false)
+				time.Sleep(time.Second) // what follows is no burst
+				total := 0
+				for left := false; !left; total += piece { // nobody reads
+					a.Append(Lend, nil, make([]byte, piece))
+					left = a.Flush(false)
+					time.Sleep(time.Millisecond)
+				}
+				from := uint64(total - piece)
+				if _, ok := a.Reclaim(from, uint64(total)); ok {
+					t.Fatal("what is begun is reclaimed")
+				}
+				stop(w, total)
+				<-u
+				if _, ok := a.Reclaim(from, uint64(total)); !ok {
+					t.Error("what is not being written is not reclaimed")
 				}
 			})
 		})

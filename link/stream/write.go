@@ -44,12 +44,22 @@ func (s *Stream) Lend(bufs [][]byte) (n int64, mark uint64, err error) {
 	return n, s.out.end, err
 }
 
-// Reclaim returns to the caller what was lent from from up to to: what the peer may still need of it is copied. It
-// waits for a system call that reads it.
-func (s *Stream) Reclaim(from, to uint64) {
+// Reclaim returns to the caller what was lent from from up to next, which is to, or less where it is to be called again: what
+// the peer may still need of it is copied, a page at a time. It refuses while a carrier is writing some of it; the user's
+// Writable follows.
+func (s *Stream) Reclaim(from, to uint64) (next uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.takeBack(from, to)
+	if s.writing(from, to) {
+		s.wrote.reclaims = true
+		s.wakeAll() // Flush may have left it
+		return from, false
+	}
+	if acked := s.send.Acked(); !s.over {
+		to = min(to, max(from, acked)+pageSize)
+		s.out.copyUnacked(from, to, acked)
+	}
+	return to, true
 }
 
 // Await waits until the peer's process has taken everything before mark. It returns an error when
@@ -179,7 +189,7 @@ func (s *Stream) roomNow() int { return min(s.send.Room(), s.out.pages.room(s.ou
 // A User is told what happens to a stream. It is called without the stream's lock, by the goroutine that has written or
 // read, and may call the stream.
 type User interface {
-	// Writable is called once Append, which has refused something, would take it.
+	// Writable is called once Append, which has refused something, would take it, or Reclaim may not refuse any more.
 	Writable()
 }
 
@@ -260,20 +270,20 @@ func unsentBytes(s *Stream) int {
 	return int(n)
 }
 
-// tellWritable calls the user's Writable if Append has refused what it would take now. mu is held, and released meanwhile.
+// tellWritable calls the user's Writable if Append has refused what it would take now, or Reclaim has refused something. mu is
+// held, and released meanwhile.
 func (s *Stream) tellWritable() {
-	u := s.wrote.user
-	if !s.wrote.hasRefused || u == nil || s.closing || s.over {
-		return
-	}
-	for how, n := range s.wrote.refused {
-		if n > 0 && takes(s, How(how), n) {
-			s.wrote.refused, s.wrote.hasRefused = [hows]int{}, false
-			s.mu.Unlock()
-			u.Writable()
-			s.mu.Lock()
-			return
+	tell := s.wrote.reclaims
+	if s.wrote.hasRefused && !s.closing && !s.over {
+		for how, n := range s.wrote.refused {
+			tell = tell || n > 0 && takes(s, How(how), n)
 		}
+	}
+	if u := s.wrote.user; tell && u != nil {
+		s.wrote.refused, s.wrote.hasRefused, s.wrote.reclaims = [hows]int{}, false, false
+		s.mu.Unlock()
+		u.Writable()
+		s.mu.Lock()
 	}
 }
 
@@ -405,6 +415,7 @@ type written struct {
 	user       User
 	refused    [hows]int // how many bytes Append has refused since the user's Writable was called; 0: none
 	hasRefused bool
+	reclaims   bool // Reclaim has refused something since then
 	large      bool // what was appended is not to wait for more of it
 
 	pushing bool   // one, which holds writeMu, is in the middle of what it adds

@@ -138,12 +138,12 @@ func (c *Call) parties() engine.Group {
 func (c *Call) Isend(dst, slot int, buf []byte) collectives.Request {
 	if c.seen != nil {
 		m := c.message(true, dst, c.Tag+slot, buf)
-		c.comm.Engine.StartSend(&m.handle, c.parties(), c.context, c.comm.Global(dst), c.Tag+slot, buf, engine.Standard, false)
+		c.comm.Engine.StartSend(&m.handle, c.parties(), c.context, c.comm.Global(dst), c.Tag+slot, buf, engine.Copied, false)
 		m.seen.SetCall(c.seen, true)
 		return m
 	}
 	p := c.mail.Next(len(buf), true)
-	c.comm.Engine.StartSend(&p.Handle, c.parties(), c.context, c.comm.Global(dst), c.Tag+slot, buf, engine.Standard, false)
+	c.comm.Engine.StartSend(&p.Handle, c.parties(), c.context, c.comm.Global(dst), c.Tag+slot, buf, engine.Copied, false)
 	return p
 }
 

@@ -22,13 +22,12 @@ type bareConn struct {
 	before, after func(written) // called by that goroutine around the write of each part; nil: not
 
 	mu          sync.Mutex
-	changed     sync.Cond
 	user        stream.User
 	waits, free []written
 	added, sent uint64 // bytes
 	writes      bool
-	done        int // writes
 	refused     bool
+	reclaims    bool // Reclaim has refused something
 	closed      bool
 	err         error
 	flush       chan struct{}
@@ -45,7 +44,6 @@ const maxWaiting = 1 << 20
 
 func bare(c socket) *bareConn {
 	b := &bareConn{socket: c, flush: make(chan struct{}, 1)}
-	b.changed.L = &b.mu
 	go b.write()
 	return b
 }
@@ -96,6 +94,12 @@ func (c *bareConn) waiting() bool {
 	return len(c.waits) > 0
 }
 
+func (c *bareConn) isWriting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes
+}
+
 func (c *bareConn) Flush(bool) bool { wake(c.flush); return false }
 
 func (c *bareConn) Push() bool { return c.Flush(true) }
@@ -123,16 +127,14 @@ func (c *bareConn) write() {
 			if late {
 				c.sent += uint64(len(w.b))
 			}
-			c.done++
 			if c.writes = false; !w.lent {
 				c.free = append(c.free, w)
 			}
 			if err != nil {
 				c.err, c.waits, c.sent = err, nil, c.added
 			}
-			c.changed.Broadcast()
-			if waiting := c.added - c.sent; c.refused && (waiting == 0 || waiting < maxWaiting && len(c.waits) > 0) && err == nil {
-				c.refused = false
+			if waiting := c.added - c.sent; c.reclaims || c.refused && (waiting == 0 || waiting < maxWaiting && len(c.waits) > 0) && err == nil {
+				c.refused, c.reclaims = false, false
 				c.mu.Unlock()
 				c.user.Writable()
 				c.mu.Lock()
@@ -153,15 +155,14 @@ func (c *bareConn) Released(mark uint64) bool {
 	return c.sent >= mark
 }
 
-func (c *bareConn) Reclaim(from, to uint64) {
+func (c *bareConn) Reclaim(from, to uint64) (next uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, w := range c.waits {
 		c.waits[i].b = append([]byte(nil), w.b...)
 	}
-	for n := c.done; c.writes && c.done == n; {
-		c.changed.Wait()
-	}
+	c.reclaims = c.reclaims || c.writes
+	return to, !c.writes
 }
 
 func (c *bareConn) Calm() {}

@@ -37,7 +37,9 @@
 // who waits for a send writes the rest itself, and else a goroutine of the stream does,
 // after a tick if the program goes on.
 // A stream refers to large messages in the program's memory: such a request is complete
-// once the stream has let go of that.
+// once the stream has let go of that. For an eager one nobody awaits the peer: who waits
+// for it, or asks whether it is complete, takes it back, and what the peer may still need
+// is copied then. What a collective sends is copied at once, up to 64 KiB.
 //
 // # Shared memory
 //

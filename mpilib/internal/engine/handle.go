@@ -186,12 +186,9 @@ func (h *Handle) withRequest(f func(*Request)) bool {
 // Done is Request.Done.
 func (h *Handle) Done() (done bool) {
 	return !h.withRequest(func(r *Request) {
-		if r.State != complete {
-			r.users++
-			h.e.rings.pollOnce()
-			r.users--
-		}
-		done = r.State == complete
+		r.users++
+		done = r.test()
+		r.users--
 	}) || done
 }
 

@@ -26,7 +26,7 @@ type linkTransport struct {
 
 	head      [wire.EnvelopeLen]byte // memory for the envelope of what is appended
 	unflushed bool                   // something was appended to the stream, and is to be written
-	uncopied  []*Request             // eager messages that are complete once the link does not refer to them, in order
+	claimed   []*Request             // sends that are complete once the link does not refer to them
 
 	indirect  bool // nothing is read straight into a receive's buffer, so that another process can go on there if this one is lost
 	bellsOnly bool // the link carries no messages any more

@@ -138,7 +138,7 @@ type ledger struct {
 	room  int    // for so many calls of Append
 	stale bool   // something is not with the kernel
 	full  bool   // its socket takes nothing
-	busy  func() // within the next Flush, or Reclaim
+	busy  func() // within the next Flush
 }
 
 func (c *ledger) Append(how stream.How, head, body []byte) (mark uint64, ok bool, err error) {
@@ -176,11 +176,9 @@ func (c *ledger) Push() bool { c.calls = append(c.calls, "push"); return false }
 
 func (c *ledger) Released(mark uint64) bool { return false }
 
-func (c *ledger) Reclaim(from, to uint64) {
-	if f := c.busy; f != nil {
-		c.busy = nil
-		f()
-	}
+func (c *ledger) Reclaim(from, to uint64) (next uint64, ok bool) {
+	c.calls = append(c.calls, fmt.Sprintf("reclaim %d to %d", from, to))
+	return min(to, from+maxCopied), !c.writes
 }
 
 // logged returns a linkTransport, whose lock is held, and its link.
@@ -201,10 +199,10 @@ func (c *ledger) expect(t *testing.T, what string, want ...string) {
 }
 
 // begun returns a send of n bytes.
-func begun(n int, hold bool) *Request {
-	r := &Request{hold: hold}
+func begun(n int, mode Mode) *Request {
+	r := &Request{e: new(Engine)}
 	r.Begin(r, 0, 1, 5, make([]byte, n))
-	r.IsSend, r.Got.Bytes = true, uint64(n)
+	r.IsSend, r.Mode, r.Got.Bytes = true, mode, uint64(n)
 	return r
 }
 
@@ -253,61 +251,77 @@ func TestLinkAppends(t *testing.T) {
 func TestLinkFillsInOrder(t *testing.T) {
 	u, c := logged(t)
 	c.room = 0
-	medium, large, head := begun(maxCopied, false), begun(maxCopied+1, false), begun(100<<10, false)
-	first, second := begun(chunk+1, false), begun(chunk+1, false)
+	medium, large, head := begun(maxCopied, Copied), begun(maxCopied+1, Copied), begun(100<<10, Standard)
+	first, second := begun(chunk+1, Standard), begun(chunk+1, Standard)
 	u.stream(first)
 	u.stream(second)
 	u.link.bellDue = true
 	eager := protocol.EagerEnvelope(0, 5, 1)
-	if !u.sendSmall(eager, []byte{'a'}) || !u.sendEager(eager, begun(1, false)) || u.sendEager(eager, medium) || u.sendEager(eager, large) {
+	if !u.sendSmall(eager, []byte{'a'}) || !u.sendEager(eager, begun(1, Standard)) || u.sendEager(eager, medium) || u.sendEager(eager, large) {
 		t.Fatal("a small message was not copied, or a large one was")
 	}
 	u.sendHead(eager, head, 70<<10)
 	c.room = 6
 	u.dispatch(false)
 	c.expect(t, "the first", "74 65536 bytes", "24 65537 bytes lent", "24 71680 bytes lent", "24 1048576 bytes lent", "24 1048576 bytes lent", "24 \x00", "flush the rest")
-	if medium.State != complete || large.State != waiting || !large.uncopied || head.mark == 0 || head.uncopied {
+	if medium.State != complete || !large.isUncopied() || head.mark == 0 || head.uncopied {
 		t.Error("a copied message is not complete, or a lent one is")
 	}
 	c.room = 6
 	u.dispatch(false)
 	c.expect(t, "the rest", "24 \x00", "24 ", "flush the rest")
-	u.link.letGo(large)
-	if large.State != complete || large.Err != nil || len(u.link.uncopied) > 0 {
-		t.Errorf("a message that was released: state %d, %v", large.State, large.Err)
+}
+
+// An eager message is lent, and complete once it is taken back, which the link may refuse; one that is to be complete at once
+// is copied, if it is not too large.
+func TestLinkLends(t *testing.T) {
+	u, c := logged(t)
+	eager := protocol.EagerEnvelope(0, 5, 0)
+	if !u.sendEager(eager, begun(gatherBelow, Copied)) || !u.sendEager(eager, begun(5, Standard)) {
+		t.Error("messages that are copied are not complete")
+	}
+	small, large := begun(gatherBelow, Standard), begun(maxCopied+1, Copied)
+	if u.sendEager(eager, small) || u.sendEager(eager, large) {
+		t.Error("a message that is lent is complete")
+	}
+	c.expect(t, "four messages", "24 16384 bytes", "24 \x00\x00\x00\x00\x00", "24 16384 bytes lent", "24 65537 bytes lent")
+	c.writes = true
+	u.link.takeBack(small)
+	u.link.takeBack(large)
+	c.expect(t, "what is being written", "reclaim 0 to 16384", "reclaim 0 to 16384", "reclaim 16384 to 81921")
+	if small.State != moving || large.State != moving {
+		t.Error("what is being written is complete, or may be given up")
+	}
+	c.writes = false
+	u.mutex.Unlock()
+	u.Writable()
+	u.mutex.Lock()
+	c.expect(t, "what was written", "flush the rest", "reclaim 0 to 16384", "reclaim 16384 to 81921", "reclaim 81920 to 81921")
+	if small.State != complete || large.State != complete || len(u.link.claimed) > 0 {
+		t.Errorf("what was taken back: states %d, %d", small.State, large.State)
 	}
 }
 
-// An eager message whose sender waits is lent, and taken back; others of that size are copied.
-func TestLinkLendsToWaiters(t *testing.T) {
+// An eager message that somebody waits for when it goes to the link is taken back at once: its waiter may be asleep.
+func TestLinkLendsToWaiter(t *testing.T) {
 	u, c := logged(t)
-	eager := protocol.EagerEnvelope(0, 5, 0)
-	if !u.sendEager(eager, begun(gatherBelow, false)) || !u.sendEager(eager, begun(5, true)) {
-		t.Error("messages that are copied are not complete")
-	}
-	r := begun(gatherBelow, true)
-	if u.sendEager(eager, r) {
-		t.Error("a message that is lent is complete")
-	}
-	c.expect(t, "three messages", "24 16384 bytes", "24 \x00\x00\x00\x00\x00", "24 16384 bytes lent")
-	c.busy = func() {
-		if r.State != moving {
-			t.Error("another goroutine may complete a message that is being copied")
-		}
-	}
-	u.link.takeBack(r)
-	if r.State != complete || len(u.link.uncopied) > 0 {
-		t.Errorf("a message that was taken back: state %d", r.State)
+	c.room = 0
+	r := begun(gatherBelow, Standard)
+	u.sendEager(protocol.EagerEnvelope(0, 5, 0), r)
+	r.hold, c.room = true, 1
+	u.dispatch(false)
+	c.expect(t, "it", "24 16384 bytes lent", "flush the rest", "reclaim 0 to 16384")
+	if r.State != complete {
+		t.Errorf("state %d", r.State)
 	}
 }
 
 // A synchronous message is complete when the peer says so, and not when the link has let go of it.
 func TestLinkLendsSynchronous(t *testing.T) {
 	u, _ := logged(t)
-	r := begun(gatherBelow, true)
-	r.Mode = Synchronous
+	r := begun(gatherBelow, Synchronous)
 	if !u.sendEager(protocol.EagerEnvelope(0, 5, gatherBelow), r) || r.mark == 0 || r.uncopied {
-		t.Errorf("mark %d, awaits release: %t", r.mark, r.uncopied)
+		t.Errorf("mark %d, complete without the peer: %t", r.mark, r.uncopied)
 	}
 }
 
@@ -323,7 +337,7 @@ func TestLinkKeepsMessagesBehindValues(t *testing.T) {
 	const n = maxCopied
 	sent := 0
 	for len(u.queue.entries) == 0 && sent <= maxAhead/n {
-		u.sendEager(protocol.EagerEnvelope(0, 5, n), begun(n, false))
+		u.sendEager(protocol.EagerEnvelope(0, 5, n), begun(n, Standard))
 		u.dispatch(false)
 		sent++
 	}
@@ -332,7 +346,7 @@ func TestLinkKeepsMessagesBehindValues(t *testing.T) {
 	}
 	c.calls, c.stale = nil, false
 	u.dispatch(false)
-	c.expect(t, "the value goes", "24 13 bytes", "24 65536 bytes", "flush the rest")
+	c.expect(t, "the value goes", "24 13 bytes", "24 65536 bytes lent", "flush the rest")
 }
 
 // What the socket does not take is left: to a waiter of a send, to the next flush, and after a tick, or when somebody else

@@ -62,37 +62,60 @@ func (t *linkTransport) push() {
 }
 
 // appended notes that bytes of r were handed over, and with what mark. It reports whether they are all of an eager
-// message, to which the link refers: then r is complete once that has let go of it. mu is held.
+// message, to which the link refers: then r is complete once somebody who waits for it takes it back. mu is held.
 func (t *linkTransport) appended(r *Request, mark uint64, last bool) (uncopied bool) {
-	if mark == 0 {
-		return false
+	if mark > 0 {
+		r.mark, r.uncopied = mark, last && r.Mode != Synchronous
 	}
-	r.mark = mark
-	if !last || r.Mode == Synchronous {
-		return false
+	if r.uncopied && r.hold { // who waits for it may be asleep
+		t.claim(r, nil)
 	}
-	r.uncopied = true
-	if t.uncopied = append(t.uncopied, r); len(t.uncopied) == 1 && !r.hold {
-		t.l.Conn.Released(mark) // asks for it
-	}
-	return true
+	return r.uncopied
 }
 
-// takeBack completes an eager message whose waiter has handed it over: what the peer may still need is copied. mu is
-// held, and released meanwhile.
+// takeBack completes r, of which nothing more is handed over, once the link does not refer to its buffer: at once, unless a
+// carrier is writing that. mu is held, and may be released.
 func (t *linkTransport) takeBack(r *Request) {
-	r.State = moving
-	from, to := r.mark-uint64(len(r.Buf)), r.mark
-	t.mu.Unlock()
-	t.l.Conn.Reclaim(from, to)
-	t.mu.Lock()
-	t.letGo(r)
+	t.claim(r, r.GiveUp)
+	t.takeAllBack()
 }
 
-// letGo completes an eager message to which the link does not refer any more. mu is held, and may be released.
-func (t *linkTransport) letGo(r *Request) {
-	t.uncopied = slices.DeleteFunc(t.uncopied, func(q *Request) bool { return q == r })
-	r.uncopied = false
-	t.proto.Written(&r.Request, true)
-	t.user.carryOut()
+// claim has takeAllBack complete r, with err. mu is held.
+func (t *linkTransport) claim(r *Request, err error) {
+	r.State, r.GiveUp = moving, err
+	t.claimed = append(t.claimed, r)
+}
+
+// takeAllBack completes the claimed sends to which the link needs to refer no more: what the peer may still need is copied. mu
+// is held, and released between pieces of what is large.
+func (t *linkTransport) takeAllBack() {
+	for range len(t.claimed) {
+		if len(t.claimed) == 0 {
+			return // another goroutine has come between
+		}
+		r := t.claimed[0]
+		t.claimed = slices.Delete(t.claimed, 0, 1)
+		from := uint64(0)
+		if r.uncopied {
+			from = r.mark - uint64(len(r.Buf))
+		}
+		if t.reclaim(from, r.mark) {
+			r.uncopied = false
+			r.finish(r.GiveUp)
+		} else {
+			t.claimed = append(t.claimed, r)
+		}
+	}
+}
+
+func (t *linkTransport) reclaim(from, to uint64) bool {
+	for {
+		next, ok := t.l.Conn.Reclaim(from, to)
+		if !ok || next == to {
+			return ok
+		}
+		from = next
+		t.mu.Unlock()
+		t.mu.Lock()
+	}
 }

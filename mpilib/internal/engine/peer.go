@@ -34,8 +34,6 @@ type peer struct {
 	taken   []uint32 // the sends of which the peer needs no more, and to which the link may still refer
 	goodbye goodbyeState
 
-	reclaimed []*Request // see reclaim
-
 	envelopes        uint32 // received, for checkReplies
 	notes, noteBytes int    // not delivered to the owner yet
 }
@@ -121,12 +119,7 @@ func (p *peer) fail(err error) {
 		// messages still to be sent cannot be delivered.
 		why = p.proto.GoodbyeError()
 	}
-	p.failUncopied(why)
-	for _, r := range slices.Clone(p.transport.link.uncopied) {
-		if r.State == waiting {
-			p.reclaim(r, why)
-		}
-	}
+	p.claimAll(why)
 	p.transport.fail(why)
 	p.slots.fail(why)
 	p.taken = nil
@@ -152,7 +145,7 @@ func (p *peer) fail(err error) {
 
 // goodbyeReceived handles the peer's goodbye: the peer neither sends nor receives any more. mu is held.
 func (p *peer) goodbyeReceived() {
-	p.failUncopied(p.proto.GoodbyeError())
+	p.claimAll(p.proto.GoodbyeError())
 	p.proto.GoodbyeReceived()
 	p.slots.fail(p.proto.GoodbyeError())
 	p.e.carryOut()

@@ -27,7 +27,7 @@ func (p *peer) bufferHandled(hold bool) {
 		p.proto.StopReceive(r)
 		p.e.carryOut()
 	}
-	if len(p.taken)+len(p.transport.link.uncopied) > 0 {
+	if len(p.taken) > 0 {
 		p.released()
 	}
 	p.transport.dispatch(hold)
@@ -168,14 +168,9 @@ func (p *peer) linkRefersTo(send *protocol.Request) bool {
 	return r.mark > 0 && r.State != moving && !p.transport.link.l.Conn.Released(r.mark)
 }
 
-// released completes the sends of which the peer needs no more, or which are eager messages, and that the link does not refer
+// released completes the sends of which the peer needs no more, and that the link does not refer
 // to any more. Behind them comes the peer's goodbye, which fails all others. mu is held, and may be released.
 func (p *peer) released() {
-	for t := &p.transport.link; len(t.uncopied) > 0; t.letGo(t.uncopied[0]) {
-		if r := t.uncopied[0]; r.State == moving || !t.l.Conn.Released(r.mark) {
-			break
-		}
-	}
 	for i := 0; i < len(p.taken); {
 		taken := p.proto.PendingSend(p.taken[i]) // perhaps the copy of one that was given up
 		if taken != nil && p.linkRefersTo(taken) {

@@ -15,6 +15,11 @@ func TestRelease(t *testing.T) {
 	}
 	failed := whole()
 	failed.Err = errors.New("lost")
+	u, _ := logged(t)
+	p := new(peer)
+	p.transport.link.l, p.transport.link.mu = u.link.l, u.link.mu
+	held := begun(1000, Standard)
+	held.e.peers, held.uncopied, held.mark = []*peer{nil, p}, true, 1000
 	for _, tc := range []struct {
 		name  string
 		sent  []*Request
@@ -24,6 +29,7 @@ func TestRelease(t *testing.T) {
 		{"same size", []*Request{whole(), whole()}, 1000, true},
 		{"smaller", []*Request{whole()}, 513, true},
 		{"larger", []*Request{whole()}, 2000, false},
+		{"lent to a link", []*Request{held}, 1000, true},
 		{"being written", []*Request{whole(), new(Request)}, 1000, false},
 		{"to a process that is lost", []*Request{failed}, 1000, false},
 	} {

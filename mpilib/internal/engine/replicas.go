@@ -527,7 +527,12 @@ func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (s
 
 // release keeps the copy of a message that all have acknowledged, unless a link may still refer to it.
 func (s *replicas) release(x *sending) {
-	refers := func(r *Request) bool { return r.State != complete || r.Err != nil } // complete: the link has let go of it
+	refers := func(r *Request) bool { // complete: the link has let go of it
+		if r.isUncopied() {
+			r.takeBack()
+		}
+		return r.State != complete || r.Err != nil
+	}
 	if !slices.ContainsFunc(x.sent, refers) && s.copies.Put(x.buf) {
 		x.buf = nil
 	}

@@ -15,6 +15,7 @@ const (
 	Standard    = protocol.Standard
 	Synchronous = protocol.Synchronous
 	Buffered    = protocol.Buffered
+	Copied      = protocol.Copied
 )
 
 const (
@@ -40,10 +41,10 @@ type Request struct {
 	watchers []chan struct{} // waiters for any of several requests
 	users    int             // waiters through its Handle
 
-	hold     bool   // of a send: its caller waits for it at once
+	hold     bool   // somebody waits for it
 	orphan   bool   // replaces an abandoned request
 	mark     uint64 // of the last byte of it that the link refers to
-	uncopied bool   // it is an eager message, all of which the link refers to
+	uncopied bool   // it is an eager message, all of which the link refers to: it is complete once that is taken back
 	exposed  bool   // its buffer is exposed to a peer of this node
 	slot     int    // the copy slot
 
@@ -88,11 +89,24 @@ func (r *Request) wakeWaiters() {
 func (r *Request) Done() bool {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
+	return r.test()
+}
+
+// test makes progress, and reports whether the request is complete. mu is held, and may be released.
+func (r *Request) test() bool {
 	if r.State != complete {
 		r.e.rings.pollOnce()
 	}
+	if r.isUncopied() {
+		r.takeBack()
+	}
 	return r.State == complete
 }
+
+// isUncopied reports whether r is complete as soon as its buffer is taken back from the link. mu is held.
+func (r *Request) isUncopied() bool { return r.uncopied && r.State == waiting }
+
+func (r *Request) takeBack() { r.e.peers[r.Peer].transport.link.takeBack(r) }
 
 // Finished returns a channel that is closed when the request is complete or, where it is
 // a receive from any source, when a process has failed: then check, and call it again.
@@ -131,6 +145,7 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 // wait returns when r is complete, or why it is held up. mu is held, and released meanwhile.
 func (r *Request) wait(ctx context.Context) error {
 	e := r.e
+	r.hold = true
 	for r.State != complete {
 		if ctx.Err() != nil && r.GiveUp == nil {
 			if err := e.replicas.expired(context.Cause(ctx)); r.State != complete {
@@ -150,8 +165,8 @@ func (r *Request) wait(ctx context.Context) error {
 			t.push()
 		case len(e.idle.left) > 0:
 			e.idle.writeLeft()
-		case t != nil && r.uncopied && r.State == waiting:
-			t.takeBack(r)
+		case r.isUncopied():
+			r.takeBack()
 		case r.usesRings():
 			e.rings.poll(ctx, r)
 		case t != nil && t.readable():
@@ -330,6 +345,9 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 			return 0, context.Cause(ctx)
 		}
 		e.idle.writeLeft()
+		if w.takeBack() {
+			continue
+		}
 		if first < 0 {
 			e.wakeReaders()
 		} else {
@@ -345,6 +363,21 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 		}
 		w.sleep(ctx, nil)
 	}
+}
+
+// takeBack takes back what is lent, until one of the requests is complete, and reports whether one is. mu is held, and may be
+// released.
+func (w *anyOf) takeBack() bool {
+	for _, r := range w.rs {
+		r.hold = true
+		if r.isUncopied() {
+			r.takeBack()
+		}
+		if r.State == complete {
+			return true
+		}
+	}
+	return false
 }
 
 // readFor reads a link until one of the requests is complete or there is other work to

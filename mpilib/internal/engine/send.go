@@ -70,7 +70,6 @@ func (p *peer) send(r *Request, hold bool) {
 	if p.proto.Backlog() == 0 {
 		eager = p.transport.eagerLimit()
 	}
-	r.hold = hold
 	p.proto.Send(&r.Request, eager)
 	p.e.carryOut()
 	if p.proto.Failed != nil || p.proto.Gone {
@@ -122,37 +121,21 @@ func (p *peer) abandon(r *Request, err error) {
 // held.
 func (p *peer) reclaim(r *Request, err error) {
 	p.transport.remove(r)
-	if r.mark == 0 || r.orphan || p.transport.link.l.Conn.Released(r.mark) {
+	if r.mark == 0 || r.orphan {
 		r.finish(err)
 		return
 	}
-	r.State, r.GiveUp = moving, err
-	if p.reclaimed = append(p.reclaimed, r); len(p.reclaimed) == 1 {
-		p.e.work.Go(func() {
-			p.e.mu.Lock()
-			defer p.e.mu.Unlock()
-			for len(p.reclaimed) > 0 {
-				r := p.reclaimed[0]
-				mark := r.mark
-				p.e.mu.Unlock()
-				p.transport.link.l.Conn.Reclaim(0, mark)
-				p.e.mu.Lock()
-				p.reclaimed = slices.Delete(p.reclaimed, 0, 1)
-				r.finish(r.GiveUp)
-			}
-		})
-	}
+	p.transport.link.claim(r, err)
+	p.transport.link.takeAllBack()
 }
 
-// failUncopied fails the sends that are not complete, and to which the link may refer, with err, once it does not. mu is held.
-func (p *peer) failUncopied(err error) {
-	var uncopied []*Request
+// claimAll has carryOut complete, with err, the sends that are not complete and to which the link may refer. mu is held.
+func (p *peer) claimAll(err error) {
+	p.e.dispatches = append(p.e.dispatches, p)
 	p.proto.PendingSends(func(r *protocol.Request) {
-		if o := owner(r); o.mark > 0 && r.State == waiting {
-			uncopied = append(uncopied, o)
+		if o := owner(r); o.mark > 0 && r.State == waiting && !o.orphan {
+			p.transport.remove(o)
+			p.transport.link.claim(o, err)
 		}
 	})
-	for _, r := range uncopied {
-		p.reclaim(r, err)
-	}
 }

@@ -734,7 +734,7 @@ func (c holdConn) Released(uint64) bool {
 // A send that the peer has taken is complete once the link has let go of its buffer. One that is given up before, or lost with
 // its peer, is over: what is begun with the same Request then is not taken for it.
 func TestTakenBeforeReleased(t *testing.T) {
-	for _, name := range []string{"released", "not wanted", "before a goodbye", "given up", "lost", "taken twice"} {
+	for _, name := range []string{"released", "not wanted", "before a goodbye", "given up", "lost", "closed", "taken twice"} {
 		t.Run(name, func(t *testing.T) {
 			mine, peer := sockets(t)
 			defer peer.Close()
@@ -795,11 +795,17 @@ func TestTakenBeforeReleased(t *testing.T) {
 			}
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
-			if name == "lost" {
+			switch name {
+			case "lost":
 				e.MarkFailed(1, errors.New("it is silent"))
+			case "closed":
+				e.Close()
 			}
 			if _, err := r.Wait(gone); err == nil {
 				t.Fatal("it was sent before the link had let go of its buffer")
+			}
+			if name == "closed" {
+				return
 			}
 			e.Irecv(&r, everyone{}, 0, 0, 6, make([]byte, 1))
 			if name != "lost" {
@@ -811,6 +817,90 @@ func TestTakenBeforeReleased(t *testing.T) {
 				t.Errorf("the receive is complete with %v, and no message has come", err)
 			}
 			r.Cancel()
+		})
+	}
+}
+
+// An eager message to which the link refers is complete as soon as somebody waits for it or asks, without a word of the peer;
+// while it is being written, once that is over.
+func TestTakenBack(t *testing.T) {
+	for name, completes := range map[string]func(r, never *Request) bool{
+		"Wait": func(r, _ *Request) bool { _, err := r.Wait(t.Context()); return err == nil },
+		"Test": func(r, _ *Request) bool { return r.Done() },
+		"Waitany": func(r, never *Request) bool {
+			i, err := WaitAny(t.Context(), []*Request{never, r}, -1)
+			return i == 1 && err == nil
+		},
+		"Waitany, reading": func(r, never *Request) bool {
+			i, err := WaitAny(t.Context(), []*Request{never, r}, 0)
+			return i == 1 && err == nil
+		},
+	} {
+		for _, writing := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, being written: %t", name, writing), func(t *testing.T) {
+				mine, peer := sockets(t)
+				defer peer.Close()
+				gate := make(chan struct{})
+				e := New(Config{Rank: 0, Size: 2})
+				defer e.Close()
+				e.Attach(&link.Link{Conn: gated(mine, gate), Peer: overlay.ProcessName{Rank: 1}})
+				open := sync.OnceFunc(func() { close(gate) })
+				defer open()
+				if !writing {
+					open()
+				}
+				var r, never Request
+				e.Irecv(&never, everyone{}, 0, 1, 6, nil)
+				e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, gatherBelow), Standard, false)
+				expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: gatherBelow})
+				io.CopyN(io.Discard, peer, gatherBelow)
+				if !writing {
+					eventually(t, e, "it is written", func() bool { return !e.peers[1].transport.link.l.Conn.(*bareConn).isWriting() })
+				}
+				e.mu.Lock()
+				if !r.isUncopied() {
+					t.Error("it was copied")
+				}
+				e.mu.Unlock()
+				done := make(chan bool, 1)
+				go func() { done <- completes(&r, &never) }()
+				if writing {
+					eventually(t, e, "it is to be taken back", func() bool { return r.State == moving })
+					open()
+				}
+				eventually(t, e, "it is complete", func() bool { return r.State == complete })
+				if ok := <-done; !ok && (name != "Test" || !writing) {
+					t.Error("it is not complete for who asks")
+				}
+			})
+		}
+	}
+}
+
+// An eager message that goes to the link while its waiter sleeps is taken back by who hands it over.
+func TestTakenBackForSleeper(t *testing.T) {
+	for name, wait := range map[string]func(r *Request) error{
+		"Wait":    func(r *Request) error { _, err := r.Wait(t.Context()); return err },
+		"Waitany": func(r *Request) error { _, err := WaitAny(t.Context(), []*Request{r}, -1); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mine, peer := sockets(t)
+			defer peer.Close()
+			e := New(Config{Rank: 0, Size: 2, Connect: func(context.Context, int) error { return nil }})
+			defer e.Close()
+			var r, never Request
+			e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, gatherBelow), Standard, false)
+			e.Irecv(&never, everyone{}, 0, 1, 6, nil)
+			go never.Wait(t.Context()) // which reads the link
+			eventually(t, e, "somebody else waits", func() bool { return e.peers[1].transport.link.reading.waiters > 0 })
+			done := make(chan error, 1)
+			go func() { done <- wait(&r) }()
+			eventually(t, e, "it is waited for", func() bool { return r.done != nil || len(r.watchers) > 0 })
+			e.Attach(&link.Link{Conn: bare(mine), Peer: overlay.ProcessName{Rank: 1}})
+			eventually(t, e, "it is complete", func() bool { return r.State == complete })
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

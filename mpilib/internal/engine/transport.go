@@ -28,8 +28,8 @@ type transport struct {
 }
 
 const (
-	// maxCopied is up to what size an eager message is copied to the stream of a link, so that it is complete at once: under
-	// the lock no more is.
+	// maxCopied is how many bytes are copied at a time to the stream of a link, under the lock: of a message that is Copied, or
+	// of one that is taken back.
 	maxCopied = 64 << 10
 	chunk     = 1 << 20 // bytes of a message whose CTS has arrived: other messages may be sent between chunks
 	// maxWhole bounds what is handed over in one piece: a link takes all or nothing, and its window may not be larger than at
@@ -80,11 +80,7 @@ func (t *transport) send(env wire.Envelope, b []byte) {
 // not, it calls that later.
 func (t *transport) sendEager(env wire.Envelope, r *Request) (whole bool) {
 	n := len(r.Buf)
-	how := howToAppend(n, true)
-	if r.hold { // it waits until the kernel has it; then what is not acknowledged yet is copied
-		how = stream.Lend
-	}
-	if mark, ok := t.sendNow(how, env, r.Buf); ok {
+	if mark, ok := t.sendNow(howToAppend(r), env, r.Buf); ok {
 		return !t.link.appended(r, mark, true)
 	}
 	if !t.toRing && n < gatherBelow && !t.queue.full() {
@@ -134,8 +130,9 @@ func (t *transport) put(ring bool, how stream.How, head, b []byte) (mark uint64,
 	return mark, ok, err
 }
 
-func howToAppend(n int, eager bool) stream.How {
-	if eager && n <= maxCopied {
+// howToAppend returns how a message goes to the link.
+func howToAppend(r *Request) stream.How {
+	if r.Mode == Copied && len(r.Buf) <= maxCopied {
 		return stream.Copy
 	}
 	return stream.Lend
@@ -179,7 +176,7 @@ func (t *transport) fillOne() bool {
 		}
 		how, b := stream.Copy, []byte(nil)
 		if s.r != nil {
-			how, b = howToAppend(s.n, s.last), s.r.Buf[:s.n]
+			how, b = howToAppend(s.r), s.r.Buf[:s.n]
 		}
 		if mark, ok, err = t.put(ring, how, s.copied, b); ok {
 			r, last := s.r, s.last
@@ -218,6 +215,7 @@ func (t *transport) dispatch(hold bool) {
 	if !hold && t.link.unflushed {
 		t.link.flush(true)
 	}
+	t.link.takeAllBack()
 }
 
 // dispatchNow is dispatch for a program that goes on: what a socket does not take is left. mu may be released.
@@ -226,6 +224,7 @@ func (t *transport) dispatchNow() {
 	if t.link.unflushed {
 		t.link.flush(false)
 	}
+	t.link.takeAllBack()
 }
 
 // Writable implements stream.User.
@@ -280,14 +279,8 @@ func (t *transport) fail(err error) {
 	t.queue.entries = nil
 }
 
-// requests calls yield with each request of which something is queued, or all of which the link refers to, beside those that
-// are streamed.
-func (t *transport) requests(yield func(*Request)) {
-	t.queue.requests(yield)
-	for _, r := range t.link.uncopied {
-		yield(r)
-	}
-}
+// requests calls yield with each request of which something is queued, beside those that are streamed.
+func (t *transport) requests(yield func(*Request)) { t.queue.requests(yield) }
 
 // queued reports whether messages wait to be sent.
 func (t *transport) queued() bool { return len(t.queue.entries) > 0 || len(t.bulk) > 0 }

@@ -19,6 +19,7 @@ const (
 	Standard    Mode = iota
 	Synchronous      // complete once a receive has matched the message
 	Buffered         // complete at once: the message is copied
+	Copied           // Standard, of a sender that does nothing before it is complete: better copied than lent
 )
 
 // State is the state of a request:
