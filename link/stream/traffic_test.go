@@ -571,13 +571,18 @@ func TestFlushLeaves(t *testing.T) {
 	}
 }
 
-// TestFlushGathers: large writes in close succession are written together, up to a size; the last of them by another call, or
-// by a tick of the watch.
+// TestFlushGathers: large writes in close succession are written together, up to a size, unless something small is beside them;
+// the last of them by another call, or by a tick of the watch.
 func TestFlushGathers(t *testing.T) {
 	for how, write := range map[string]func(s *Stream, w *world){
 		"Push":  func(s *Stream, _ *world) { s.Push() },
 		"Flush": func(s *Stream, _ *world) { s.Flush(true) },
 		"Watch": func(_ *Stream, w *world) { w.pass(1) },
+		"beside a small one": func(s *Stream, _ *world) {
+			s.Append(Copy, []byte{1}, nil)
+			s.Append(Lend, nil, make([]byte, piece))
+			s.Flush(false)
+		},
 		"more": func(s *Stream, _ *world) {
 			for range maxUnsent/piece - 1 {
 				s.Append(Lend, nil, make([]byte, piece))

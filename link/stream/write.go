@@ -234,6 +234,7 @@ func (s *Stream) Append(how How, head, body []byte) (mark uint64, ok bool, err e
 	switch {
 	case len(body) < minZeroCopy:
 		s.out.add(body)
+		s.wrote.small = true
 		return 0, true, nil
 	case how == Lend:
 		s.out.addUncopied(body)
@@ -299,7 +300,7 @@ func (s *Stream) Flush(rest bool) (left bool) {
 	switch {
 	case !s.wrote.large && follows:
 		s.flush(later)
-	case follows && !rest && c != nil && unsentBytes(s) < mostUnsent(s):
+	case follows && !rest && c != nil && !s.wrote.small && unsentBytes(s) < mostUnsent(s):
 		return true
 	default:
 		s.flush(withoutWaiting)
@@ -307,7 +308,7 @@ func (s *Stream) Flush(rest bool) (left bool) {
 	if s.wrote.large {
 		s.wrote.wroteLarge()
 	}
-	s.wrote.large = false
+	s.wrote.large, s.wrote.small = false, false
 	if c == nil || !c.pending {
 		return false
 	}
@@ -322,7 +323,7 @@ func (s *Stream) Flush(rest bool) (left bool) {
 func (s *Stream) Push() (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wrote.large = false
+	s.wrote.large, s.wrote.small = false, false
 	c := onlyCarrier(s)
 	if c == nil || c.writing {
 		s.flush(withoutWaiting)
@@ -416,7 +417,8 @@ type written struct {
 	refused    [hows]int // how many bytes Append has refused since the user's Writable was called; 0: none
 	hasRefused bool
 	reclaims   bool // Reclaim has refused something since then
-	large      bool // what was appended is not to wait for more of it
+	large      bool // what was appended is not to wait for more of it, but for more that is large
+	small      bool // nor for that: the peer may have to answer a small message
 
 	pushing bool   // one, which holds writeMu, is in the middle of what it adds
 	wanted  uint64 // a Read is to return when this is released (see Released); 0: none is
