@@ -139,7 +139,7 @@ type tryWriter interface {
 }
 
 // offer writes without the carrier's goroutine as much as the socket takes without blocking; that
-// goroutine writes the rest, or with leave nobody does for now.
+// goroutine writes the rest, or with leave nobody does for now, unless Reclaim waits for it.
 func (c *Carrier) offer(leave bool) {
 	s := c.s
 	try, ok := c.conn.(tryWriter)
@@ -157,7 +157,7 @@ func (c *Carrier) offer(leave bool) {
 		if left && !c.dead {
 			c.pending = true
 			c.sent(n)
-			if !leave {
+			if !leave || s.wrote.reclaims {
 				c.wake()
 			}
 			break

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -666,4 +667,84 @@ func TestReclaimWhileWritten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// eager is a user that reclaims again when it is called.
+type eager struct {
+	s     *Stream
+	calls atomic.Int64
+}
+
+func (u *eager) Writable() {
+	u.calls.Add(1)
+	u.s.Reclaim(0, math.MaxUint64)
+}
+
+// TestReclaimWithStandby: while one carrier is writing what is to be reclaimed, the others are not asked again and again.
+func TestReclaimWithStandby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.with("tcp")
+		w.with("tcp") // stands by
+		a := w.ends[0].Stream
+		u := &eager{s: a}
+		a.SetUser(u)
+		a.Append(Lend, nil, make([]byte, 8<<20))
+		go func() { // ends with the stream: nobody reads
+			for a.Push() {
+			}
+		}()
+		synctest.Wait()
+		if _, ok := a.Reclaim(0, math.MaxUint64); ok {
+			t.Fatal("what is being written is reclaimed")
+		}
+		before := u.calls.Load()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		if n := u.calls.Load() - before; n > 2 {
+			t.Errorf("the user is called %d times while nothing is written", n)
+		}
+	})
+}
+
+// full is a connection that takes nothing without blocking, and calls then while it is asked to.
+type full struct {
+	Conn
+	then func()
+}
+
+func (c full) TryWriteVec(...[]byte) (int, error) { c.then(); return 0, nil }
+
+// TestReclaimDuringFlush: what Flush leaves is written at once if Reclaim has been refused meanwhile.
+func TestReclaimDuringFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.ends[0].Stream, w.ends[1].Stream
+		r := w.road("tcp")
+		r.ends[0] = full{ConnOf(r.ends[0]), func() {
+			if _, ok := a.Reclaim(0, math.MaxUint64); ok {
+				t.Error("what is being written is reclaimed")
+			}
+		}}
+		w.attach(r)
+		a.Flush(false)
+		time.Sleep(time.Second) // what follows is no burst
+		a.Append(Lend, nil, make([]byte, piece))
+		a.Flush(false)
+		all := make(chan error, 1)
+		go func() {
+			_, err := io.ReadFull(b, make([]byte, piece))
+			all <- err
+		}()
+		time.Sleep(time.Second) // it arrives
+		select {
+		case err := <-all:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("what Flush has left is not written")
+		}
+	})
 }

@@ -52,7 +52,11 @@ func (s *Stream) Reclaim(from, to uint64) (next uint64, ok bool) {
 	defer s.mu.Unlock()
 	if s.writing(from, to) {
 		s.wrote.reclaims = true
-		s.wakeAll() // Flush may have left it
+		for _, c := range s.carriers {
+			if c.pending { // Flush has left it
+				c.wake()
+			}
+		}
 		return from, false
 	}
 	if acked := s.send.Acked(); !s.over {
