@@ -347,6 +347,18 @@ func TestLinkKeepsMessagesBehindValues(t *testing.T) {
 	c.calls, c.stale = nil, false
 	u.dispatch(false)
 	c.expect(t, "the value goes", "24 13 bytes", "24 65536 bytes lent", "flush the rest")
+
+	out.Replace(append(make([]byte, slot.Header), "another"...))
+	u.values.Update(out)
+	c.stale = true
+	for len(u.queue.entries) == 0 {
+		u.sendEager(protocol.EagerEnvelope(0, 5, n), begun(n, Standard))
+		u.dispatch(false)
+	}
+	c.calls = nil
+	u.values.Clear()
+	u.dispatch(false)
+	c.expect(t, "there is no value any more", "24 65536 bytes lent", "flush the rest")
 }
 
 // What the socket does not take is left: to a waiter of a send, to the next flush, and after a tick, or when somebody else

@@ -116,7 +116,7 @@ func (t *transport) put(ring bool, how stream.How, head, b []byte) (mark uint64,
 	switch {
 	case ring:
 		return 0, t.ring.trySend((*[shm.HeadSize]byte)(head), head[shm.HeadSize:], b), nil
-	case how != stream.Fresh && t.ahead >= maxAhead:
+	case how != stream.Fresh && t.ahead >= maxAhead && t.values.Pending():
 		return 0, false, nil
 	}
 	mark, ok, err = t.link.append(how, head, b)
