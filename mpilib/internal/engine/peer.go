@@ -108,7 +108,7 @@ func (p *peer) queueControl(env wire.Envelope) {
 
 func (p *peer) carryOut() { p.e.carryOut() }
 
-// fail ends the peer and fails every operation that needs it with err. mu is held.
+// fail ends the peer and fails every operation that needs it with err. mu is held, and may be released at the end.
 func (p *peer) fail(err error) {
 	if p.proto.Failed != nil {
 		return
@@ -125,7 +125,7 @@ func (p *peer) fail(err error) {
 	p.taken = nil
 	p.abandonCopies()
 	p.proto.Lost(why, p.transport.link.reading.busy)
-	p.e.carryOut()
+	defer p.e.carryOut() // which may release mu: others that come meanwhile find all that follows
 	p.confirm()
 	p.transport.link.close()
 	if p.transport.fromRing {

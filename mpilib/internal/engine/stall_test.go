@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -713,6 +714,35 @@ func TestLostWhileRead(t *testing.T) {
 	c.pieces <- make([]byte, 10)
 	if _, err := wait(t, &r); !errors.Is(err, ErrProcFailed) {
 		t.Errorf("it ends with %v", err)
+	}
+}
+
+// twiceConn is a link during whose last flush another failure of its peer is reported.
+type twiceConn struct {
+	*bareConn
+	again func()
+}
+
+func (c *twiceConn) Flush(rest bool) bool {
+	if again := c.again; again != nil {
+		c.again = nil
+		again()
+	}
+	return c.bareConn.Flush(rest)
+}
+
+// All processes report that one has failed, perhaps at once: it has failed once.
+func TestFailureIsReportedTwice(t *testing.T) {
+	mine, peer := sockets(t)
+	defer peer.Close()
+	c := &twiceConn{bareConn: bare(mine)}
+	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
+	defer e.Close()
+	e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})
+	c.again = func() { e.MarkFailed(1, errors.New("another says so")) }
+	e.MarkFailed(1, errors.New("one says so"))
+	if dead := e.Dead(); c.again != nil || !slices.Equal(dead, []int{1}) {
+		t.Errorf("dead: %v", dead)
 	}
 }
 
