@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -54,6 +55,34 @@ func TestWaitAnyLooksAfterOne(t *testing.T) {
 	go stop()
 	if _, err := WaitAny(short, []*Request{&r}, 0); err != context.Canceled {
 		t.Errorf("given up: %v", err)
+	}
+	r.Cancel()
+}
+
+// What ends a wait while the waiter has others write what was left is not slept through.
+func TestWaitAnyLooksAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	e := New(Config{Rank: 0, Size: 3, Unexpected: 1 << 20})
+	defer e.Close()
+	mine, peer := sockets(t)
+	defer peer.Close()
+	c := &twiceConn{bareConn: bare(mine)}
+	e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})
+	var r Request
+	e.Irecv(&r, everyone{}, 0, AnySource, 5, nil)
+	c.again = func() { e.MarkFailed(2, errors.New("it is silent")) }
+	e.mu.Lock()
+	e.idle.left = append(e.idle.left, &e.peers[1].transport.link)
+	w := e.newAny()
+	w.rs = append(w.rs, &r)
+	_, err := w.wait(ctx, -1, false)
+	e.mu.Unlock()
+	if err := r.BlockedBy(); !errors.Is(err, ErrProcFailedPending) {
+		t.Errorf("blocked by %v", err)
+	}
+	if err != nil || ctx.Err() != nil {
+		t.Errorf("a wait for what a failure blocks: %v, %v", err, ctx.Err())
 	}
 	r.Cancel()
 }

@@ -444,5 +444,8 @@ func (w *anyOf) changed() <-chan struct{} {
 			r.watchers = append(r.watchers, w.any)
 		}
 	}
+	if w.isMet() { // the caller may have given mu up since it looked
+		wake(w.any)
+	}
 	return w.any
 }
