@@ -86,3 +86,33 @@ func TestWaitAnyLooksAgain(t *testing.T) {
 	}
 	r.Cancel()
 }
+
+// Who asks whether something has come, or is complete, does not compute meanwhile: what was left is written first.
+func TestAskersWriteWhatIsLeft(t *testing.T) {
+	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
+	defer e.Close()
+	mine, peer := sockets(t)
+	defer peer.Close()
+	c := &twiceConn{bareConn: bare(mine)}
+	e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, ask := range map[string]func(r *Request){
+		"Done":   func(r *Request) { r.Done() },
+		"Iprobe": func(*Request) { e.Iprobe(everyone{}, 0, 1, 5, false) },
+		"Probe":  func(*Request) { e.Probe(ended, everyone{}, 0, 1, 5, false) },
+	} {
+		var r Request
+		e.Irecv(&r, everyone{}, 0, 1, 5, nil)
+		written := false
+		e.mu.Lock()
+		c.again = func() { written = true }
+		e.idle.left = append(e.idle.left, &e.peers[1].transport.link) // no tick is due
+		e.mu.Unlock()
+		ask(&r)
+		if !written {
+			t.Errorf("%s: what was left is not written", what)
+		}
+		r.Cancel()
+	}
+}

@@ -35,7 +35,7 @@
 // The link's stream writes. It takes what is queued while not too much waits for the
 // kernel, and says when it takes more. A send has it write as much as does not block;
 // who waits for a send writes the rest itself, and else a goroutine of the stream does,
-// after a tick if the program goes on.
+// after a tick if the program goes on and does not ask whether anything has come, or is complete.
 // A stream refers to large messages in the program's memory: such a request is complete
 // once the stream has let go of that. For an eager one nobody awaits the peer: who waits
 // for it, or asks whether it is complete, takes it back, and what the peer may still need

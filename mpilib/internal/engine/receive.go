@@ -66,6 +66,7 @@ func (m Matched) irecv(r *Request, g Group, b []byte) {
 func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Matched, found bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.idle.writeLeft()
 	if err := e.startError(g, ctxID); err != nil {
 		return Matched{}, false, err
 	}
@@ -106,6 +107,7 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
+		e.idle.writeLeft()
 		if err := e.startError(g, ctxID); err != nil {
 			return Matched{}, err
 		}

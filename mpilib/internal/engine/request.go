@@ -95,6 +95,7 @@ func (r *Request) Done() bool {
 // test makes progress, and reports whether the request is complete. mu is held, and may be released.
 func (r *Request) test() bool {
 	if r.State != complete {
+		r.e.idle.writeLeft()
 		r.e.rings.pollOnce()
 	}
 	if r.isUncopied() {
