@@ -156,7 +156,7 @@ func (s *replicas) writeHeld(ctx context.Context) {
 		t := &s.held[0].transport
 		s.held = slices.Delete(s.held, 0, 1)
 		t.dispatch(true)
-		for t.link.unflushed && ctx.Err() == nil {
+		for pushes := 0; t.link.unflushed && pushes < maxPushes && ctx.Err() == nil; pushes++ {
 			t.link.push()
 		}
 		t.dispatch(false)

@@ -143,11 +143,14 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 	return r.Got, r.Err
 }
 
+// maxPushes is how often a waiter writes before it takes its message back: others may send behind it all the time.
+const maxPushes = 64
+
 // wait returns when r is complete, or why it is held up. mu is held, and released meanwhile.
 func (r *Request) wait(ctx context.Context) error {
 	e := r.e
 	r.hold = true
-	for r.State != complete {
+	for pushes := 0; r.State != complete; {
 		if ctx.Err() != nil && r.GiveUp == nil {
 			if err := e.replicas.expired(context.Cause(ctx)); r.State != complete {
 				r.abandon(err)
@@ -162,8 +165,9 @@ func (r *Request) wait(ctx context.Context) error {
 			t = nil
 		}
 		switch {
-		case t != nil && r.IsSend && (t.unflushed || slices.Contains(e.idle.left, t)):
+		case t != nil && r.IsSend && (t.unflushed || slices.Contains(e.idle.left, t)) && (pushes < maxPushes || !r.isUncopied()):
 			t.push()
+			pushes++
 		case len(e.idle.left) > 0:
 			e.idle.writeLeft()
 		case r.isUncopied():

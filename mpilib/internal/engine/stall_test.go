@@ -746,6 +746,26 @@ func TestFailureIsReportedTwice(t *testing.T) {
 	}
 }
 
+// busyConn is a link for which others always have more to write.
+type busyConn struct{ *bareConn }
+
+func (c busyConn) Push() bool { c.Flush(true); return true }
+
+// Who waits for a send writes what others send behind it, but not for ever.
+func TestWaiterDoesNotWriteForEver(t *testing.T) {
+	mine, peer := sockets(t)
+	defer peer.Close()
+	go io.Copy(io.Discard, peer)
+	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
+	defer e.Close()
+	e.Attach(&link.Link{Conn: busyConn{bare(mine)}, Peer: overlay.ProcessName{Rank: 1}})
+	var r Request
+	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, gatherBelow), Standard, true)
+	if _, err := wait(t, &r); err != nil {
+		t.Error(err)
+	}
+}
+
 // holdConn refers to what it was lent until the test lets go of it.
 type holdConn struct {
 	*bareConn
