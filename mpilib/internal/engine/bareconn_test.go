@@ -173,9 +173,7 @@ func (c *bareConn) Close() error {
 	defer c.mu.Unlock()
 	c.closed = true
 	c.socket.CloseRead()
-	if c.writes {
-		c.socket.SetWriteDeadline(time.Now().Add(time.Second))
-	}
+	c.socket.SetWriteDeadline(time.Now().Add(time.Second))
 	c.Flush(true)
 	return nil
 }
