@@ -95,6 +95,7 @@ func (p *peer) announceBacklog() {
 func (p *peer) abandon(r *Request, err error) {
 	if r.uncopied {
 		p.reclaim(r, err)
+		p.transport.link.takeAllBack()
 		return
 	}
 	if p.proto.Abandon(&r.Request, err) {
@@ -110,23 +111,21 @@ func (p *peer) abandon(r *Request, err error) {
 	own.Begin(own, r.Context, r.Peer, r.Tag, slices.Clone(r.Buf))
 	r.exposed = false
 	p.proto.Replace(&r.Request, &own.Request)
-	p.e.carryOut()
 	p.transport.replace(r, own)
 	p.reclaim(r, err)
 	p.proto.Replaced(&own.Request)
 	p.e.carryOut()
 }
 
-// reclaim completes r, of which nothing more is to be sent, with err, once the link does not refer to its buffer. mu is
-// held.
+// reclaim completes r, of which nothing more is to be sent, with err, or has takeAllBack do so if the link may refer to its
+// buffer. mu is held.
 func (p *peer) reclaim(r *Request, err error) {
 	p.transport.remove(r)
 	if r.mark == 0 || r.orphan {
 		r.finish(err)
-		return
+	} else {
+		p.transport.link.claim(r, err)
 	}
-	p.transport.link.claim(r, err)
-	p.transport.link.takeAllBack()
 }
 
 // claimAll has carryOut complete, with err, the sends that are not complete and to which the link may refer. mu is held.
@@ -134,8 +133,7 @@ func (p *peer) claimAll(err error) {
 	p.e.dispatches = append(p.e.dispatches, p)
 	p.proto.PendingSends(func(r *protocol.Request) {
 		if o := owner(r); o.mark > 0 && r.State == waiting && !o.orphan {
-			p.transport.remove(o)
-			p.transport.link.claim(o, err)
+			p.reclaim(o, err)
 		}
 	})
 }
