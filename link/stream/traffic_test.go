@@ -716,35 +716,44 @@ type full struct {
 
 func (c full) TryWriteVec(...[]byte) (int, error) { c.then(); return 0, nil }
 
-// TestReclaimDuringFlush: what Flush leaves is written at once if Reclaim has been refused meanwhile.
-func TestReclaimDuringFlush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.ends[0].Stream, w.ends[1].Stream
-		r := w.road("tcp")
-		r.ends[0] = full{ConnOf(r.ends[0]), func() {
-			if _, ok := a.Reclaim(0, math.MaxUint64); ok {
-				t.Error("what is being written is reclaimed")
-			}
-		}}
-		w.attach(r)
-		a.Flush(false)
-		time.Sleep(time.Second) // what follows is no burst
-		a.Append(Lend, nil, make([]byte, piece))
-		a.Flush(false)
-		all := make(chan error, 1)
-		go func() {
-			_, err := io.ReadFull(b, make([]byte, piece))
-			all <- err
-		}()
-		time.Sleep(time.Second) // it arrives
-		select {
-		case err := <-all:
-			if err != nil {
-				t.Error(err)
-			}
-		default:
-			t.Error("what Flush has left is not written")
-		}
-	})
+// TestFlushLeavesNothingToNobody: what Flush leaves is written at once if Reclaim has been refused meanwhile, or another carrier is
+// used from then on.
+func TestFlushLeavesNothingToNobody(t *testing.T) {
+	for name, then := range map[string]func(s *Stream, other *Carrier){
+		"Reclaim": func(s *Stream, _ *Carrier) { s.Reclaim(0, math.MaxUint64) },
+		"Use":     func(s *Stream, other *Carrier) { s.Use(other, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.ends[0].Stream, w.ends[1].Stream
+				r, other := w.road("tcp"), w.road("tcp")
+				r.ends[0] = full{ConnOf(r.ends[0]), func() {
+					then(a, other.carriers[0])
+					synctest.Wait() // the carriers' goroutines have found that somebody writes
+				}}
+				w.attach(r)
+				w.attach(other)
+				synctest.Wait()
+				a.Flush(false)
+				time.Sleep(time.Second) // what follows is no burst
+				a.Append(Lend, nil, make([]byte, piece))
+				a.Flush(false)
+				all := make(chan error, 1)
+				go func() {
+					_, err := io.ReadFull(b, make([]byte, piece))
+					all <- err
+				}()
+				time.Sleep(time.Second) // it arrives
+				select {
+				case err := <-all:
+					if err != nil {
+						t.Error(err)
+					}
+				default:
+					t.Error("what Flush has left is not written")
+				}
+			})
+		})
+	}
 }
