@@ -139,8 +139,8 @@ type tryWriter interface {
 }
 
 // offer writes without the carrier's goroutine as much as the socket takes without blocking; that
-// goroutine writes the rest, or with leave nobody does for now, unless Reclaim waits for it, or c is not the only one in use
-// any more.
+// goroutine writes the rest. With leave nobody does for now, unless the connection took nothing, as one that is sealed does of much,
+// Reclaim waits for it, or c is not the only one in use any more.
 func (c *Carrier) offer(leave bool) {
 	s := c.s
 	try, ok := c.conn.(tryWriter)
@@ -158,7 +158,7 @@ func (c *Carrier) offer(leave bool) {
 		if left && !c.dead {
 			c.pending = true
 			c.sent(n)
-			if !leave || s.wrote.reclaims || onlyCarrier(s) != c {
+			if !leave || n == 0 || s.wrote.reclaims || onlyCarrier(s) != c {
 				c.wake()
 			}
 			break
