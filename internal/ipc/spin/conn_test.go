@@ -277,6 +277,26 @@ func TestTryWriteDoesNotWait(t *testing.T) {
 	}
 }
 
+// TryWriteVec takes any number of buffers for which there is room.
+func TestTryWriteManyBuffers(t *testing.T) {
+	for _, n := range []int{0, 1, 64, 65, 200} {
+		c, peer := wrapped(t, "tcp4", Options{})
+		var bufs [][]byte
+		var want []byte
+		for i := range n {
+			bufs = append(bufs, []byte{byte(i)})
+			want = append(want, byte(i))
+		}
+		if took, err := c.TryWriteVec(bufs...); took != n || err != nil {
+			t.Errorf("%d of %d buffers were taken, %v", took, n, err)
+		}
+		c.Close()
+		if got, err := io.ReadAll(peer); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d buffers came as %v, %v", n, got, err)
+		}
+	}
+}
+
 // While another write waits for room, TryWrite writes nothing.
 func TestTryWriteBesideAWrite(t *testing.T) {
 	c, peer := wrapped(t, "tcp4", Options{})

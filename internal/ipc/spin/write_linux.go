@@ -83,8 +83,7 @@ func (c *Conn) WriteVec(bufs ...[]byte) (int, error) {
 // if the socket is full, or if another write is in progress. Fewer than all of p is not an error.
 func (c *Conn) TryWrite(p []byte) (int, error) { return c.TryWriteVec(p) }
 
-// TryWriteVec is TryWrite for several buffers, concatenated. It retains neither them nor bufs, and
-// takes at most 64 of them at once.
+// TryWriteVec is TryWrite for several buffers, concatenated. It retains neither them nor bufs.
 func (c *Conn) TryWriteVec(bufs ...[]byte) (int, error) {
 	w := &c.writer
 	if !w.mu.TryLock() {
@@ -93,14 +92,16 @@ func (c *Conn) TryWriteVec(bufs ...[]byte) (int, error) {
 	defer w.mu.Unlock()
 	defer w.vec.clear()
 	w.n, w.errno = 0, 0
-	if w.vec.fill(bufs, noLimit); w.vec.len() == 0 {
-		return 0, nil
-	}
-	if err := c.raw.Write(w.some); err != nil {
-		return w.n, c.failed("write", err)
-	}
-	if w.errno != 0 {
-		return w.n, c.failed("write", w.errno)
+	for w.vec.len() == 0 { // else there is no room
+		if bufs = w.vec.fill(bufs, noLimit); w.vec.len() == 0 {
+			break
+		}
+		if err := c.raw.Write(w.some); err != nil {
+			return w.n, c.failed("write", err)
+		}
+		if w.errno != 0 {
+			return w.n, c.failed("write", w.errno)
+		}
 	}
 	return w.n, nil
 }
