@@ -180,8 +180,8 @@ func (r *Request) wait(ctx context.Context) error {
 			r.sleep(ctx, t)
 		}
 	}
-	if t := r.linkToServe(); t != nil && t.unflushed { // what others have left to this waiter
-		t.flush(true)
+	if t := r.linkToServe(); t != nil && t.unflushed { // what others have left to this waiter, perhaps for the next
+		t.flush(false)
 	}
 	return nil
 }

@@ -746,23 +746,36 @@ func TestFailureIsReportedTwice(t *testing.T) {
 	}
 }
 
-// busyConn is a link for which others always have more to write.
-type busyConn struct{ *bareConn }
+// busyConn is a link for which others always have more to write. It notes how it is flushed.
+type busyConn struct {
+	*bareConn
+	flushed *[]bool
+}
 
-func (c busyConn) Push() bool { c.Flush(true); return true }
+func (c busyConn) Push() bool { c.bareConn.Push(); return true }
 
-// Who waits for a send writes what others send behind it, but not for ever.
+func (c busyConn) Flush(rest bool) bool {
+	*c.flushed = append(*c.flushed, rest)
+	return c.bareConn.Flush(rest)
+}
+
+// Who waits for a send writes what others send behind it, but not for ever, and leaves the rest to the next that waits.
 func TestWaiterDoesNotWriteForEver(t *testing.T) {
 	mine, peer := sockets(t)
 	defer peer.Close()
 	go io.Copy(io.Discard, peer)
 	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
 	defer e.Close()
-	e.Attach(&link.Link{Conn: busyConn{bare(mine)}, Peer: overlay.ProcessName{Rank: 1}})
+	c := busyConn{bare(mine), new([]bool)}
+	e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})
+	*c.flushed = nil
 	var r Request
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, gatherBelow), Standard, true)
 	if _, err := wait(t, &r); err != nil {
 		t.Error(err)
+	}
+	if !slices.Equal(*c.flushed, []bool{false}) {
+		t.Errorf("the rest is written by others: %v", *c.flushed)
 	}
 }
 
