@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/ipc/spin"
 	"github.com/isthmus-grid/isthmus/internal/rtt"
 	"github.com/isthmus-grid/isthmus/link/resume"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -158,7 +159,8 @@ func (c *Carrier) offer(leave bool) {
 		if left && !c.dead {
 			c.pending = true
 			c.sent(n)
-			if !leave || n == 0 || s.wrote.reclaims || onlyCarrier(s) != c {
+			_, socket := c.conn.(*spin.Conn) // takes what fits: if nothing, it is full
+			if !leave || n == 0 && !socket || s.wrote.reclaims || onlyCarrier(s) != c {
 				c.wake()
 			}
 			break

@@ -721,6 +721,52 @@ func (c narrow) TryWriteVec(bufs ...[]byte) (int, error) {
 }
 
 // TestFlushLeavesNothingToNobody: what Flush leaves is written at once if the connection took nothing, as one that is sealed does of
+// counted counts calls of WriteVec.
+type counted struct {
+	narrow
+	calls *atomic.Int32
+}
+
+func (c counted) WriteVec(bufs ...[]byte) (int, error) {
+	c.calls.Add(1)
+	return c.Conn.WriteVec(bufs...)
+}
+
+// more is a user that appends a piece each time that there is room.
+type more struct{ s *Stream }
+
+func (u more) Writable() {
+	u.s.Append(Lend, nil, make([]byte, piece))
+	u.s.Flush(true)
+}
+
+// TestPusherIsAlone: what comes while a caller of Push writes is left to it.
+func TestPusherIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.ends[0].Stream, w.ends[1].Stream
+		r := w.road("tcp")
+		var calls atomic.Int32
+		r.ends[0] = counted{narrow{ConnOf(r.ends[0]), 1, func() {}}, &calls}
+		w.attach(r)
+		go io.Copy(io.Discard, b)
+		synctest.Wait()
+		a.SetUser(more{a})
+		for ok := true; ok; {
+			_, ok, _ = a.Append(Lend, nil, make([]byte, piece))
+		}
+		calls.Store(0)
+		if !a.Push() {
+			t.Error("there is no more to write")
+		}
+		a.Flush(false)
+		synctest.Wait()
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d writes, of which the caller made one", n)
+		}
+	})
+}
+
 // what is large, if Reclaim has been refused meanwhile, or if another carrier is used from then on.
 func TestFlushLeavesNothingToNobody(t *testing.T) {
 	for name, tc := range map[string]struct {

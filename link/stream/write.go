@@ -300,6 +300,9 @@ func (s *Stream) Flush(rest bool) (left bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := onlyCarrier(s)
+	if c != nil && c.writing { // who writes looks for more before it stops, or says that there is
+		return false
+	}
 	follows := s.wrote.follows()
 	switch {
 	case !s.wrote.large && follows:

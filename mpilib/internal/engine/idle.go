@@ -18,6 +18,7 @@ type idleWatch struct {
 
 // leaves notes that a link's socket has not taken all, and nobody writes the rest. mu is held.
 func (w *idleWatch) leaves(t *linkTransport) {
+	w.writes(t) // once
 	w.left = append(w.left, t)
 	w.startChecks()
 }

@@ -180,8 +180,12 @@ func (r *Request) wait(ctx context.Context) error {
 			r.sleep(ctx, t)
 		}
 	}
-	if t := r.linkToServe(); t != nil && t.unflushed { // what others have left to this waiter, perhaps for the next
-		t.flush(false)
+	if t := r.linkToServe(); t != nil && t.unflushed { // what others have left to this waiter
+		if r.IsSend && t.reading.forRequest == nil && t.reading.waiters == 0 {
+			e.idle.leaves(t) // the next wait for a send writes it: most wait for several in turn
+		} else { // the answer to it may be waited for
+			t.flush(true)
+		}
 	}
 	return nil
 }

@@ -749,33 +749,41 @@ func TestFailureIsReportedTwice(t *testing.T) {
 // busyConn is a link for which others always have more to write. It notes how it is flushed.
 type busyConn struct {
 	*bareConn
-	flushed *[]bool
+	flushed chan bool
 }
 
 func (c busyConn) Push() bool { c.bareConn.Push(); return true }
 
 func (c busyConn) Flush(rest bool) bool {
-	*c.flushed = append(*c.flushed, rest)
+	c.flushed <- rest
 	return c.bareConn.Flush(rest)
 }
 
-// Who waits for a send writes what others send behind it, but not for ever, and leaves the rest to the next that waits.
+// Who waits for a send writes what others send behind it, but not for ever. It leaves the rest to the next that waits for one,
+// or to a tick.
 func TestWaiterDoesNotWriteForEver(t *testing.T) {
 	mine, peer := sockets(t)
 	defer peer.Close()
 	go io.Copy(io.Discard, peer)
 	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
 	defer e.Close()
-	c := busyConn{bare(mine), new([]bool)}
+	c := busyConn{bare(mine), make(chan bool, 100)}
 	e.Attach(&link.Link{Conn: c, Peer: overlay.ProcessName{Rank: 1}})
-	*c.flushed = nil
+	for len(c.flushed) > 0 {
+		<-c.flushed
+	}
 	var r Request
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, gatherBelow), Standard, true)
-	if _, err := wait(t, &r); err != nil {
+	e.mu.Lock()
+	if err := r.wait(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if !slices.Equal(*c.flushed, []bool{false}) {
-		t.Errorf("the rest is written by others: %v", *c.flushed)
+	if n := len(c.flushed); n > 0 || len(e.idle.left) != 1 {
+		t.Errorf("it was flushed %d times, and %d links are left to others", n, len(e.idle.left))
+	}
+	e.mu.Unlock()
+	if !<-c.flushed {
+		t.Error("a tick does not have the rest written")
 	}
 }
 
