@@ -720,7 +720,6 @@ func (c narrow) TryWriteVec(bufs ...[]byte) (int, error) {
 	return c.WriteVec(bufs[0][:c.takes])
 }
 
-// TestFlushLeavesNothingToNobody: what Flush leaves is written at once if the connection took nothing, as one that is sealed does of
 // counted counts calls of WriteVec.
 type counted struct {
 	narrow
@@ -767,6 +766,7 @@ func TestPusherIsAlone(t *testing.T) {
 	})
 }
 
+// TestFlushLeavesNothingToNobody: what Flush leaves is written at once if the connection took nothing, as one that is sealed does of
 // what is large, if Reclaim has been refused meanwhile, or if another carrier is used from then on.
 func TestFlushLeavesNothingToNobody(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -64,6 +64,7 @@ func TestCProgramOverTwoSites(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), filepath.Join(dir, "sum")).Run(); err == nil {
 		t.Fatal("the program still finds the library")
 	}
+	w.AwaitHosts(4)
 	for name, words := range map[string][]string{
 		"grid":  {"run", "--hosts", "n1@open:2,n1@closed:2", "./sum"},
 		"local": {"run", "--helper", "none", "-n", "4", "./sum"},
