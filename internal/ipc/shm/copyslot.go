@@ -11,8 +11,9 @@ import "sync/atomic"
 //
 // The two exchange the address, the size and the destination of the memory by other means.
 
-// CopySlots is the number of copy slots of a ring.
-const CopySlots = 56
+// CopySlots is the number of copy slots of a ring: a window of 64 messages and the next one. What finds none free is copied
+// through the ring, which takes several times as long.
+const CopySlots = 120
 
 // A copySlot is one copy slot of a ring, in the mapping.
 type copySlot struct {
@@ -43,18 +44,13 @@ const MaxExposed = pieceMask * smallestPiece
 
 const (
 	smallestPiece = 32 << 10
-	largestPiece  = 128 << 10
+	largestPiece  = 128 << 10 // what Memory copies in one system call
 )
 
-// Piece returns the length of the pieces of a buffer of n bytes; the last may be shorter.
+// Piece returns the length of the pieces of a buffer of n bytes; the last may be shorter. A message that is not large has two,
+// one for each process: a system call costs as much as some KiB of it.
 func Piece(n int) int {
-	switch {
-	case n <= 128<<10:
-		return smallestPiece
-	case n <= 1<<20:
-		return 2 * smallestPiece
-	}
-	return largestPiece
+	return min(max((n/2+page-1)/page*page, smallestPiece), largestPiece)
 }
 
 func pieces(n int) uint64 { return uint64((n + Piece(n) - 1) / Piece(n)) }

@@ -8,7 +8,7 @@ import (
 
 func TestControlFits(t *testing.T) {
 	if n := unsafe.Sizeof(control{}); n > controlBytes {
-		t.Errorf("a control takes %d bytes, a page has %d", n, controlBytes)
+		t.Errorf("a control takes %d bytes, of %d", n, controlBytes)
 	}
 }
 
@@ -96,5 +96,18 @@ func TestLoansRunOut(t *testing.T) {
 	tx.Free(7)
 	if i, ok := tx.Expose(1); !ok || i != 7 {
 		t.Errorf("slot %d, %v", i, ok)
+	}
+}
+
+// Pieces are whole pages, but for the last, and cover a buffer; one that is not large has one for each process.
+func TestPiece(t *testing.T) {
+	for _, n := range []int{1, smallestPiece, smallestPiece + 1, 2 * smallestPiece, 100_001, 2*largestPiece - 1, 2 * largestPiece, 2*largestPiece + 1, 1 << 20, 5_000_001, MaxExposed} {
+		size, k := Piece(n), int(pieces(n))
+		if size%page != 0 || size < smallestPiece || size > largestPiece || (k-1)*size >= n || k*size < n {
+			t.Errorf("%d bytes: %d pieces of %d", n, k, size)
+		}
+		if n > smallestPiece && n <= 2*largestPiece && k != 2 {
+			t.Errorf("%d bytes: %d pieces, not one for each process", n, k)
+		}
 	}
 }

@@ -23,7 +23,7 @@
 //	128   1 while the receiver sleeps
 //	256   1 while the sender sleeps, for want of room
 //	384   u32: the processor the sender last said it runs on, plus one; 0 before
-//	512   56 copy slots of 64 bytes: word:u64 helped:u64; see copyslot.go
+//	512   120 copy slots of 64 bytes: word:u64 helped:u64; see copyslot.go
 //
 // Numbers are in the machine's own byte order.
 //

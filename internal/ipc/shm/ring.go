@@ -59,7 +59,7 @@ type ring struct {
 }
 
 const (
-	controlBytes = 4096 // a page; the data should be page-aligned
+	controlBytes = 2 * page // the data should be page-aligned
 	cellsBytes   = cellCount * line
 	ringBytes    = controlBytes + cellsBytes // without data
 )

@@ -26,7 +26,7 @@ const (
 
 // The contents of a segment, and their layout.
 const (
-	ringsLayout        = 1
+	ringsLayout        = 2
 	sharedBufferLayout = 1 << 16
 )
 
