@@ -50,6 +50,9 @@ var cTypes = map[string]string{
 	"keyval":       "int", // or MPI_KEYVAL_INVALID, MPI_TAG_UB and others
 	"count64":      "MPI_Count",
 	"statuses":     "MPI_Status", // an array that may be MPI_STATUSES_IGNORE
+
+	"integer":        "void", // an attribute's value in Fortran
+	"fortran_keyval": "int",  // a keyval, of which Fortran has other predefined ones
 }
 
 // CType returns the C type of k's base. A count has another one in large functions, those with

@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 	"sync"
+	"unsafe"
 )
 
 // CallCopyAttr and CallDeleteAttr call a keyval's functions of the program's by the front-end's function caller, for a value of
@@ -19,10 +20,12 @@ var (
 
 // keyval is what the number of an attribute's key names. Values that are cached when it is freed keep it.
 type keyval struct {
+	of             *keys
 	number         int32
 	copy, copier   uintptr // a function, and the front-end's that calls it; copy may be noCopy or copyValue
 	remove, called uintptr // likewise; remove may be 0
 	extra          uintptr
+	proxies        *proxies // that call copy and remove; nil: they are C's
 }
 
 // The functions that stand for nothing and for the value itself (MPI_TYPE_NULL_COPY_FN, MPI_TYPE_DUP_FN).
@@ -34,8 +37,26 @@ const (
 // keyvalInvalid is MPI_KEYVAL_INVALID.
 const keyvalInvalid = int32(0)
 
+// keys are those of one kind of objects. A number says by itself which kind its key is of.
+type keys struct{ kind int32 }
+
+// Kinds of objects, as front-ends know them.
+const (
+	ofComms = int32(iota)
+	ofTypes
+)
+
+// keyvals are the keys of all kinds.
+var keyvals objects[*keyval]
+
 // typeKeyvals are the keys of datatypes.
-var typeKeyvals objects[*keyval]
+var typeKeyvals = keys{ofTypes}
+
+// get returns the key of a number.
+func (s *keys) get(number int32) (*keyval, bool) {
+	k, ok := keyvals.get(uintptr(number))
+	return k, ok && k.of == s
+}
 
 // attributes are the values cached with an object, in the order in which they were set.
 type attributes struct {
@@ -43,9 +64,62 @@ type attributes struct {
 	values []attribute
 }
 
+// An attribute that Fortran set is an integer, and C gets its address (MPI-5.0, section 19.3.7).
 type attribute struct {
-	key   *keyval
-	value uintptr
+	key     *keyval
+	value   uintptr
+	integer *uintptr // instead of value; nil: C set it
+}
+
+// pointer is the value for C.
+func (v attribute) pointer() uintptr {
+	if v.integer != nil {
+		return uintptr(unsafe.Pointer(v.integer))
+	}
+	return v.value
+}
+
+// number is the value for Fortran.
+func (v attribute) number() uintptr {
+	if v.integer != nil {
+		return *v.integer
+	}
+	return v.value
+}
+
+// with is v with another value, of the same language.
+func (v attribute) with(value uintptr) attribute {
+	if v.integer != nil {
+		return attribute{key: v.key, integer: &value}
+	}
+	return attribute{key: v.key, value: value}
+}
+
+// copy asks the key's function for the value of a copy of object.
+func (v attribute) copy(object uintptr) (copied attribute, keep bool, code int32) {
+	k, kept := v.key, uintptr(0)
+	if k.proxies != nil {
+		onProgram(func() { code, keep, kept = k.proxies.callCopy(v, object) })
+		return v.with(kept), keep, code
+	}
+	onProgram(func() { code, keep, kept = CallCopyAttr(k.copier, k.copy, object, k.number, k.extra, v.pointer()) })
+	if kept == v.pointer() { // the address of the old one's integer must not stay
+		return v.with(v.number()), keep, code
+	}
+	return attribute{key: k, value: kept}, keep, code
+}
+
+// deleted tells the key's function that the value is deleted.
+func (v attribute) deleted(object uintptr) (code int32) {
+	k := v.key
+	onProgram(func() {
+		if k.proxies != nil {
+			code = k.proxies.callDelete(v, object)
+		} else {
+			code = CallDeleteAttr(k.called, k.remove, object, k.number, v.pointer(), k.extra)
+		}
+	})
+	return code
 }
 
 // index returns where the value of a key is, or -1. mu is held.
@@ -53,37 +127,46 @@ func (a *attributes) index(k *keyval) int {
 	return slices.IndexFunc(a.values, func(v attribute) bool { return v.key == k })
 }
 
-// get returns the value of a key, and whether there is one.
-func (a *attributes) get(k *keyval) (uintptr, bool) {
+// find returns the value of a key, and whether there is one.
+func (a *attributes) find(k *keyval) (attribute, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if i := a.index(k); i >= 0 {
-		return a.values[i].value, true
+		return a.values[i], true
 	}
-	return 0, false
+	return attribute{}, false
 }
 
-// set caches a value. One that is there is deleted first; if that fails, it stays.
+// get is find for C.
+func (a *attributes) get(k *keyval) (uintptr, bool) {
+	v, there := a.find(k)
+	return v.pointer(), there
+}
+
+// set caches a value of C's.
 func (a *attributes) set(object uintptr, k *keyval, value uintptr) error {
-	if err := a.remove(object, k); err != nil {
+	return a.put(object, attribute{key: k, value: value})
+}
+
+// put caches a value. One that is there is deleted first; if that fails, it stays.
+func (a *attributes) put(object uintptr, v attribute) error {
+	if err := a.remove(object, v.key); err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.values = append(a.values, attribute{k, value})
+	a.values = append(a.values, v)
 	return nil
 }
 
 // remove deletes the value of a key if there is one. It stays if the key's function fails. No lock is held while that runs.
 func (a *attributes) remove(object uintptr, k *keyval) error {
-	value, there := a.get(k)
+	v, there := a.find(k)
 	if !there {
 		return nil
 	}
 	if k.remove != 0 {
-		var code int32
-		onProgram(func() { code = CallDeleteAttr(k.called, k.remove, object, k.number, value, k.extra) })
-		if code != success {
+		if code := v.deleted(object); code != success {
 			return failure(code, "the function that deletes attributes of key %d returned %d", k.number, code)
 		}
 	}
@@ -116,18 +199,15 @@ func (a *attributes) removeAll(object uintptr) error {
 func (a *attributes) copies(object uintptr) ([]attribute, error) {
 	var out []attribute
 	for _, v := range a.all() {
-		keep, kept := v.key.copy == copyValue, v.value
+		copied, keep := v.with(v.number()), v.key.copy == copyValue
 		if v.key.copy > copyValue {
 			var code int32
-			onProgram(func() {
-				code, keep, kept = CallCopyAttr(v.key.copier, v.key.copy, object, v.key.number, v.key.extra, v.value)
-			})
-			if code != success {
+			if copied, keep, code = v.copy(object); code != success {
 				return nil, failure(code, "the function that copies attributes of key %d returned %d", v.key.number, code)
 			}
 		}
 		if keep {
-			out = append(out, attribute{v.key, kept})
+			out = append(out, copied)
 		}
 	}
 	return out, nil
@@ -140,8 +220,9 @@ func TypeCreateKeyval(copyFunction, copier, deleteFunction, called, number, extr
 }
 
 // createKeyval stores the number of a new key.
-func createKeyval(keys *objects[*keyval], k *keyval, number uintptr) int32 {
-	k.number = int32(keys.add(k))
+func createKeyval(of *keys, k *keyval, number uintptr) int32 {
+	k.of = of
+	k.number = int32(keyvals.add(k))
 	store(number, k.number)
 	return success
 }
@@ -152,14 +233,14 @@ func TypeFreeKeyval(number uintptr) int32 {
 	if err != nil {
 		return onWorld("MPI_Type_free_keyval", err)
 	}
-	typeKeyvals.remove(uintptr(k.number))
+	keyvals.remove(uintptr(k.number))
 	store(number, keyvalInvalid)
 	return success
 }
 
 // typeKeyvalOf returns the key of a number.
 func typeKeyvalOf(number int32) (*keyval, error) {
-	k, ok := typeKeyvals.get(uintptr(number))
+	k, ok := typeKeyvals.get(number)
 	if !ok {
 		return nil, failure(errKeyval, "%d is no key of datatypes", number)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // commKeyvals are the keys of communicators.
-var commKeyvals objects[*keyval]
+var commKeyvals = keys{ofComms}
 
 // duplicated has mpilib's duplication of a communicator make the attributes of the duplicate: if a key's function fails on one
 // process, the duplication fails on all. A communicator's value is what its handle names.
@@ -56,7 +56,7 @@ func commKeyvalOf(number int32) (*keyval, error) {
 	if isPredefined(number) {
 		return nil, failure(errKeyval, "the attribute of key %d is the standard's: it does not change", number)
 	}
-	k, ok := commKeyvals.get(uintptr(number))
+	k, ok := commKeyvals.get(number)
 	if !ok {
 		return nil, failure(errKeyval, "%d is no key of communicators", number)
 	}
@@ -74,7 +74,7 @@ func freeCommKeyval(call string, number uintptr) int32 {
 	if err != nil {
 		return onWorld(call, err)
 	}
-	commKeyvals.remove(uintptr(k.number))
+	keyvals.remove(uintptr(k.number))
 	store(number, keyvalInvalid)
 	return success
 }

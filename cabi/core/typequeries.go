@@ -155,3 +155,26 @@ func distributionFrom(d mpilib.Distribution) int {
 	}
 	return int(undefined)
 }
+
+// TypeExtent returns the distance between elements, as TypeGetExtent does; it, TypeLb and TypeUb are MPI-1's.
+func TypeExtent(datatype, extent uintptr) int32 {
+	return onBounds("MPI_Type_extent", datatype, extent, func(_, length int) int { return length })
+}
+
+// TypeLb returns the lower bound.
+func TypeLb(datatype, displacement uintptr) int32 {
+	return onBounds("MPI_Type_lb", datatype, displacement, func(low, _ int) int { return low })
+}
+
+// TypeUb returns the upper bound.
+func TypeUb(datatype, displacement uintptr) int32 {
+	return onBounds("MPI_Type_ub", datatype, displacement, func(low, length int) int { return low + length })
+}
+
+func onBounds(call string, datatype, result uintptr, f func(low, length int) int) int32 {
+	d, err := typeOf(datatype)
+	if err == nil {
+		store(result, int64(f(d.t.Extent())))
+	}
+	return onWorld(call, err)
+}

@@ -29,7 +29,7 @@ func writeFunctions(out *bytes.Buffer, s *surface, abi frontend) {
 		if answer := answered[f.Name]; answer != "" {
 			fmt.Fprintf(out, "\t*flag = %s;\n\treturn 0;\n", answer)
 		} else if isConversion(f) {
-			fmt.Fprintf(out, "\treturn (%s)(intptr_t)%s;\n", f.Result.CType(false), f.Params[0].Name)
+			writeConversion(out, f)
 		} else if s.has[f.Name] {
 			writeCall(out, f, abi)
 		} else {
@@ -39,10 +39,16 @@ func writeFunctions(out *bytes.Buffer, s *surface, abi frontend) {
 	}
 }
 
-// isConversion reports whether f converts between a handle and an int (MPI-5.0, chapter 20). Handles are numbers that an int has
-// room for, also where C has them as pointers.
+// isConversion reports whether f converts between a handle and an int (MPI-5.0, chapter 20), or a Fortran INTEGER. Handles are
+// numbers that an int has room for, also where C has them as pointers.
 func isConversion(f api.Function) bool {
-	return strings.HasSuffix(f.Name, "_toint") || strings.HasSuffix(f.Name, "_fromint")
+	_, last, _ := strings.Cut(stem(f), "_")
+	return last == "toint" || last == "fromint" || last == "c2f" || last == "f2c"
+}
+
+// writeConversion writes the body of such a function.
+func writeConversion(out *bytes.Buffer, f api.Function) {
+	fmt.Fprintf(out, "\treturn (%s)(intptr_t)%s;\n", f.Result.CType(false), f.Params[0].Name)
 }
 
 // answered are functions without a call of the core, and what they return in flag: exit handlers ask

@@ -175,6 +175,7 @@ func writeMPICH(out *bytes.Buffer, s *surface) {
 	}
 	out.WriteString("\n#include \"mpich_convert.h\"\n")
 	writeFunctions(out, s, mpich{})
+	writeExtra(out, s)
 }
 
 // A pair is a constant's value in both ABIs.

@@ -29,6 +29,12 @@ func newSurface(all []api.Function, goNames map[string]bool) (*surface, error) {
 			s.has[f.Name] = true
 		}
 	}
+	for _, f := range api.Extras() {
+		if f.Result.Base != "" && goNames[goName(f.Function)] {
+			s.core = append(s.core, f.Function)
+			s.has[f.Name] = true
+		}
+	}
 	for _, f := range s.core {
 		large, ok := byName[f.Name+"_c"]
 		if !ok || separate[large.Name] {
@@ -53,8 +59,12 @@ var separate = map[string]bool{
 	"MPI_Type_create_resized_c": true,
 }
 
-// stem is a function's name without its prefix and the mark of large functions: "Comm_rank".
+// stem is a function's name without its prefix and the mark of large functions: "Comm_rank". What MPICH's libraries for Fortran
+// call is "Fortran_Comm_get_attr".
 func stem(f api.Function) string {
+	if private, ok := strings.CutPrefix(f.Name, "MPII_"); ok {
+		return "Fortran_" + private
+	}
 	if separate[f.Name] {
 		return strings.TrimPrefix(f.Name, "MPI_")
 	}

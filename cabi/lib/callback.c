@@ -36,3 +36,19 @@ int32_t isthmus_call_delete_attr(uintptr_t caller, uintptr_t function, uintptr_t
 {
 	return ((int32_t (*)(uintptr_t, uintptr_t, int32_t, uintptr_t, uintptr_t))caller)(function, object, keyval, value, extra);
 }
+
+struct isthmus_copied isthmus_call_copy_proxy(uintptr_t caller, uintptr_t proxy, uintptr_t function, int32_t kind, uintptr_t object, int32_t keyval, uintptr_t extra, int32_t integer, uintptr_t value)
+{
+	struct isthmus_copied out = {0, 0, 0};
+	int keep = 0;
+	out.code = ((int32_t (*)(uintptr_t, uintptr_t, int32_t, uintptr_t, int32_t, uintptr_t, int32_t, uintptr_t, uintptr_t *, int *))caller)(
+		proxy, function, kind, object, keyval, extra, integer, value, &out.value, &keep);
+	out.keep = keep;
+	return out;
+}
+
+int32_t isthmus_call_delete_proxy(uintptr_t caller, uintptr_t proxy, uintptr_t function, int32_t kind, uintptr_t object, int32_t keyval, int32_t integer, uintptr_t value, uintptr_t extra)
+{
+	return ((int32_t (*)(uintptr_t, uintptr_t, int32_t, uintptr_t, int32_t, int32_t, uintptr_t, uintptr_t))caller)(
+		proxy, function, kind, object, keyval, integer, value, extra);
+}

@@ -14,3 +14,7 @@ struct isthmus_copied {
 
 struct isthmus_copied isthmus_call_copy_attr(uintptr_t caller, uintptr_t function, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t value);
 int32_t isthmus_call_delete_attr(uintptr_t caller, uintptr_t function, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra);
+
+/* Likewise by a proxy of a library for another language. */
+struct isthmus_copied isthmus_call_copy_proxy(uintptr_t caller, uintptr_t proxy, uintptr_t function, int32_t kind, uintptr_t object, int32_t keyval, uintptr_t extra, int32_t integer, uintptr_t value);
+int32_t isthmus_call_delete_proxy(uintptr_t caller, uintptr_t proxy, uintptr_t function, int32_t kind, uintptr_t object, int32_t keyval, int32_t integer, uintptr_t value, uintptr_t extra);

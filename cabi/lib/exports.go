@@ -3072,3 +3072,83 @@ func isthmus_Wtick() float64 {
 func isthmus_Wtime() float64 {
 	return core.Wtime()
 }
+
+//export isthmus_Type_extent
+func isthmus_Type_extent(datatype uintptr, extent uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.TypeExtent(datatype, extent)
+		})
+	}
+	return core.TypeExtent(datatype, extent)
+}
+
+//export isthmus_Type_lb
+func isthmus_Type_lb(datatype uintptr, displacement uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.TypeLb(datatype, displacement)
+		})
+	}
+	return core.TypeLb(datatype, displacement)
+}
+
+//export isthmus_Type_ub
+func isthmus_Type_ub(datatype uintptr, displacement uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.TypeUb(datatype, displacement)
+		})
+	}
+	return core.TypeUb(datatype, displacement)
+}
+
+//export isthmus_Fortran_Comm_get_attr
+func isthmus_Fortran_Comm_get_attr(comm uintptr, keyval int32, attribute_val uintptr, flag uintptr, language int32) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.FortranCommGetAttr(comm, keyval, attribute_val, flag, language)
+		})
+	}
+	return core.FortranCommGetAttr(comm, keyval, attribute_val, flag, language)
+}
+
+//export isthmus_Fortran_Comm_set_attr
+func isthmus_Fortran_Comm_set_attr(comm uintptr, keyval int32, attribute_val uintptr, language int32) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.FortranCommSetAttr(comm, keyval, attribute_val, language)
+		})
+	}
+	return core.FortranCommSetAttr(comm, keyval, attribute_val, language)
+}
+
+//export isthmus_Fortran_Keyval_set_proxy
+func isthmus_Fortran_Keyval_set_proxy(keyval int32, copy_proxy uintptr, copy_proxy_caller uintptr, delete_proxy uintptr, delete_proxy_caller uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.FortranKeyvalSetProxy(keyval, copy_proxy, copy_proxy_caller, delete_proxy, delete_proxy_caller)
+		})
+	}
+	return core.FortranKeyvalSetProxy(keyval, copy_proxy, copy_proxy_caller, delete_proxy, delete_proxy_caller)
+}
+
+//export isthmus_Fortran_Type_get_attr
+func isthmus_Fortran_Type_get_attr(datatype uintptr, keyval int32, attribute_val uintptr, flag uintptr, language int32) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.FortranTypeGetAttr(datatype, keyval, attribute_val, flag, language)
+		})
+	}
+	return core.FortranTypeGetAttr(datatype, keyval, attribute_val, flag, language)
+}
+
+//export isthmus_Fortran_Type_set_attr
+func isthmus_Fortran_Type_set_attr(datatype uintptr, keyval int32, attribute_val uintptr, language int32) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.FortranTypeSetAttr(datatype, keyval, attribute_val, language)
+		})
+	}
+	return core.FortranTypeSetAttr(datatype, keyval, attribute_val, language)
+}

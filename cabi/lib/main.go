@@ -31,6 +31,15 @@ func init() {
 	core.CallDeleteAttr = func(caller, function, object uintptr, keyval int32, value, extra uintptr) int32 {
 		return int32(C.isthmus_call_delete_attr(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(object), C.int32_t(keyval), C.uintptr_t(value), C.uintptr_t(extra)))
 	}
+	core.CallCopyProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, keyval int32, extra uintptr, integer int32, value uintptr) (int32, bool, uintptr) {
+		out := C.isthmus_call_copy_proxy(C.uintptr_t(caller), C.uintptr_t(proxy), C.uintptr_t(function), C.int32_t(kind), C.uintptr_t(object), C.int32_t(keyval),
+			C.uintptr_t(extra), C.int32_t(integer), C.uintptr_t(value))
+		return int32(out.code), out.keep != 0, uintptr(out.value)
+	}
+	core.CallDeleteProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, keyval int32, integer int32, value, extra uintptr) int32 {
+		return int32(C.isthmus_call_delete_proxy(C.uintptr_t(caller), C.uintptr_t(proxy), C.uintptr_t(function), C.int32_t(kind), C.uintptr_t(object), C.int32_t(keyval),
+			C.int32_t(integer), C.uintptr_t(value), C.uintptr_t(extra)))
+	}
 }
 
 func main() {} // of a shared library: never called

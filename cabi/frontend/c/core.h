@@ -312,3 +312,11 @@ int32_t isthmus_Waitany(int32_t count, uintptr_t array_of_requests, uintptr_t in
 int32_t isthmus_Waitsome(int32_t incount, uintptr_t array_of_requests, uintptr_t outcount, uintptr_t array_of_indices, uintptr_t array_of_statuses);
 double isthmus_Wtick(void);
 double isthmus_Wtime(void);
+int32_t isthmus_Type_extent(uintptr_t datatype, uintptr_t extent);
+int32_t isthmus_Type_lb(uintptr_t datatype, uintptr_t displacement);
+int32_t isthmus_Type_ub(uintptr_t datatype, uintptr_t displacement);
+int32_t isthmus_Fortran_Comm_get_attr(uintptr_t comm, int32_t keyval, uintptr_t attribute_val, uintptr_t flag, int32_t language);
+int32_t isthmus_Fortran_Comm_set_attr(uintptr_t comm, int32_t keyval, uintptr_t attribute_val, int32_t language);
+int32_t isthmus_Fortran_Keyval_set_proxy(int32_t keyval, uintptr_t copy_proxy, uintptr_t copy_proxy_caller, uintptr_t delete_proxy, uintptr_t delete_proxy_caller);
+int32_t isthmus_Fortran_Type_get_attr(uintptr_t datatype, int32_t keyval, uintptr_t attribute_val, uintptr_t flag, int32_t language);
+int32_t isthmus_Fortran_Type_set_attr(uintptr_t datatype, int32_t keyval, uintptr_t attribute_val, int32_t language);

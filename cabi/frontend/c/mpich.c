@@ -6049,3 +6049,209 @@ double PMPI_Wtime(void)
 	return isthmus_Wtime();
 }
 double MPI_Wtime(void) __attribute__((weak, alias("PMPI_Wtime")));
+
+#include "mpich_extra.h"
+
+int PMPI_Address(const void *location, MPI_Aint *address) __attribute__((alias("PMPI_Get_address")));
+int MPI_Address(const void *location, MPI_Aint *address) __attribute__((weak, alias("PMPI_Address")));
+
+int PMPI_Errhandler_create(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler) __attribute__((alias("PMPI_Comm_create_errhandler")));
+int MPI_Errhandler_create(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Errhandler_create")));
+
+int PMPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler) __attribute__((alias("PMPI_Comm_get_errhandler")));
+int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Errhandler_get")));
+
+int PMPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler) __attribute__((alias("PMPI_Comm_set_errhandler")));
+int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler) __attribute__((weak, alias("PMPI_Errhandler_set")));
+
+MPI_Fint PMPI_File_c2f(MPI_File file)
+{
+	return (MPI_Fint)(intptr_t)file;
+}
+MPI_Fint MPI_File_c2f(MPI_File file) __attribute__((weak, alias("PMPI_File_c2f")));
+
+MPI_File PMPI_File_f2c(MPI_Fint file)
+{
+	return (MPI_File)(intptr_t)file;
+}
+MPI_File MPI_File_f2c(MPI_Fint file) __attribute__((weak, alias("PMPI_File_f2c")));
+
+int PMPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent)
+{
+	isthmus_enter("MPI_Type_extent");
+	return from_error(isthmus_Type_extent(to_datatype(datatype), (uintptr_t)extent));
+}
+int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent) __attribute__((weak, alias("PMPI_Type_extent")));
+
+int PMPI_Type_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((alias("PMPI_Type_create_hindexed")));
+int MPI_Type_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_hindexed")));
+
+int PMPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((alias("PMPI_Type_create_hvector")));
+int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_hvector")));
+
+int PMPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement)
+{
+	isthmus_enter("MPI_Type_lb");
+	return from_error(isthmus_Type_lb(to_datatype(datatype), (uintptr_t)displacement));
+}
+int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement) __attribute__((weak, alias("PMPI_Type_lb")));
+
+int PMPI_Type_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype) __attribute__((alias("PMPI_Type_create_struct")));
+int MPI_Type_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_struct")));
+
+int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement)
+{
+	isthmus_enter("MPI_Type_ub");
+	return from_error(isthmus_Type_ub(to_datatype(datatype), (uintptr_t)displacement));
+}
+int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement) __attribute__((weak, alias("PMPI_Type_ub")));
+
+int MPII_Comm_get_attr(MPI_Comm comm, int keyval, void *attribute_val, int *flag, int language)
+{
+	isthmus_enter("MPII_Comm_get_attr");
+	int outcome = from_error(isthmus_Fortran_Comm_get_attr(to_comm(comm), to_keyval(from_fortran_keyval(keyval)), (uintptr_t)attribute_val, (uintptr_t)flag, language));
+	from_integer(keyval, outcome == 0 && *flag, attribute_val);
+	return outcome;
+}
+
+int MPII_Comm_set_attr(MPI_Comm comm, int keyval, void *attribute_val, int language)
+{
+	isthmus_enter("MPII_Comm_set_attr");
+	return from_error(isthmus_Fortran_Comm_set_attr(to_comm(comm), to_keyval(from_fortran_keyval(keyval)), (uintptr_t)attribute_val, language));
+}
+
+int MPII_Errhandler_set_cxx(void)
+{
+	isthmus_missing("MPII_Errhandler_set_cxx");
+}
+
+int MPII_Grequest_set_lang_f77(MPI_Request request)
+{
+	isthmus_missing("MPII_Grequest_set_lang_f77");
+}
+
+int MPII_Keyval_set_proxy(int keyval, MPI_Copy_proxy_function *copy_proxy, MPI_Delete_proxy_function *delete_proxy)
+{
+	isthmus_enter("MPII_Keyval_set_proxy");
+	return from_error(isthmus_Fortran_Keyval_set_proxy(to_keyval(from_fortran_keyval(keyval)), (uintptr_t)copy_proxy, (uintptr_t)&call_copy_proxy_function, (uintptr_t)delete_proxy, (uintptr_t)&call_delete_proxy_function));
+}
+
+int MPII_Op_set_cxx(void)
+{
+	isthmus_missing("MPII_Op_set_cxx");
+}
+
+int MPII_Type_get_attr(MPI_Datatype datatype, int keyval, void *attribute_val, int *flag, int language)
+{
+	isthmus_enter("MPII_Type_get_attr");
+	int outcome = from_error(isthmus_Fortran_Type_get_attr(to_datatype(datatype), to_keyval(from_fortran_keyval(keyval)), (uintptr_t)attribute_val, (uintptr_t)flag, language));
+	from_integer(keyval, outcome == 0 && *flag, attribute_val);
+	return outcome;
+}
+
+int MPII_Type_set_attr(MPI_Datatype datatype, int keyval, void *attribute_val, int language)
+{
+	isthmus_enter("MPII_Type_set_attr");
+	return from_error(isthmus_Fortran_Type_set_attr(to_datatype(datatype), to_keyval(from_fortran_keyval(keyval)), (uintptr_t)attribute_val, language));
+}
+
+int MPII_Win_get_attr(MPI_Win win, int keyval, void *attribute_val, int *flag, int language)
+{
+	isthmus_missing("MPII_Win_get_attr");
+}
+
+int MPII_Win_set_attr(MPI_Win win, int keyval, void *attribute_val, int language)
+{
+	isthmus_missing("MPII_Win_set_attr");
+}
+
+int PMPIX_Comm_agree(void)
+{
+	isthmus_missing("MPIX_Comm_agree");
+}
+int MPIX_Comm_agree(void) __attribute__((weak, alias("PMPIX_Comm_agree")));
+
+int PMPIX_Comm_failure_ack(void)
+{
+	isthmus_missing("MPIX_Comm_failure_ack");
+}
+int MPIX_Comm_failure_ack(void) __attribute__((weak, alias("PMPIX_Comm_failure_ack")));
+
+int PMPIX_Comm_failure_get_acked(void)
+{
+	isthmus_missing("MPIX_Comm_failure_get_acked");
+}
+int MPIX_Comm_failure_get_acked(void) __attribute__((weak, alias("PMPIX_Comm_failure_get_acked")));
+
+int PMPIX_Comm_revoke(void)
+{
+	isthmus_missing("MPIX_Comm_revoke");
+}
+int MPIX_Comm_revoke(void) __attribute__((weak, alias("PMPIX_Comm_revoke")));
+
+int PMPIX_Comm_shrink(void)
+{
+	isthmus_missing("MPIX_Comm_shrink");
+}
+int MPIX_Comm_shrink(void) __attribute__((weak, alias("PMPIX_Comm_shrink")));
+
+int PMPIX_Delete_error_class(void)
+{
+	isthmus_missing("MPIX_Delete_error_class");
+}
+int MPIX_Delete_error_class(void) __attribute__((weak, alias("PMPIX_Delete_error_class")));
+
+int PMPIX_Delete_error_code(void)
+{
+	isthmus_missing("MPIX_Delete_error_code");
+}
+int MPIX_Delete_error_code(void) __attribute__((weak, alias("PMPIX_Delete_error_code")));
+
+int PMPIX_Delete_error_string(void)
+{
+	isthmus_missing("MPIX_Delete_error_string");
+}
+int MPIX_Delete_error_string(void) __attribute__((weak, alias("PMPIX_Delete_error_string")));
+
+int PMPIX_GPU_query_support(int gpu_type, int *is_supported)
+{
+	*is_supported = 0;
+	return 0;
+}
+int MPIX_GPU_query_support(int gpu_type, int *is_supported) __attribute__((weak, alias("PMPIX_GPU_query_support")));
+
+int PMPIX_Grequest_class_allocate(void)
+{
+	isthmus_missing("MPIX_Grequest_class_allocate");
+}
+int MPIX_Grequest_class_allocate(void) __attribute__((weak, alias("PMPIX_Grequest_class_allocate")));
+
+int PMPIX_Grequest_class_create(void)
+{
+	isthmus_missing("MPIX_Grequest_class_create");
+}
+int MPIX_Grequest_class_create(void) __attribute__((weak, alias("PMPIX_Grequest_class_create")));
+
+int PMPIX_Grequest_start(void)
+{
+	isthmus_missing("MPIX_Grequest_start");
+}
+int MPIX_Grequest_start(void) __attribute__((weak, alias("PMPIX_Grequest_start")));
+
+int PMPIX_Query_cuda_support(void)
+{
+	return 0;
+}
+int MPIX_Query_cuda_support(void) __attribute__((weak, alias("PMPIX_Query_cuda_support")));
+
+int PMPIX_Query_hip_support(void)
+{
+	return 0;
+}
+int MPIX_Query_hip_support(void) __attribute__((weak, alias("PMPIX_Query_hip_support")));
+
+int PMPIX_Query_ze_support(void)
+{
+	return 0;
+}
+int MPIX_Query_ze_support(void) __attribute__((weak, alias("PMPIX_Query_ze_support")));
