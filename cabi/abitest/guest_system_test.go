@@ -56,6 +56,16 @@ func TestMultiple(t *testing.T) {
 	passes(t, standardProgram(t, "bound.c"), program)
 }
 
+// A program gets every level of threads, whichever it asks for, and knows its main thread.
+func TestLevels(t *testing.T)      { passesLevels(t, standardProgram(t, "levels.c")) }
+func TestMPICHLevels(t *testing.T) { passesLevels(t, mpichProgram(t, "levels.c")) }
+
+func passesLevels(t *testing.T, program string) {
+	for _, level := range []string{"none", "single", "funneled", "serialized", "multiple"} {
+		passesWith(t, []int{2}, program, level)
+	}
+}
+
 // A process may be limited to 2 GiB of addresses.
 func TestAddressSpace(t *testing.T) {
 	passes(t, "/bin/sh", "-c", "ulimit -v 2097152 && exec "+standardProgram(t, "messages.c"))

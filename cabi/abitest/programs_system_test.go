@@ -134,11 +134,17 @@ func TestMPICHMessages(t *testing.T)    { passes(t, mpichProgram(t, "messages.c"
 func TestMPICHCollectives(t *testing.T) { passes(t, mpichProgram(t, "collectives.c")) }
 func TestMPICHEnvironment(t *testing.T) { passes(t, mpichProgram(t, "environment.c")) }
 
-// A function that is missing ends the program, after what it printed, and is named.
-func TestMissing(t *testing.T) {
-	outputs, errs := job(t, 1, standardProgram(t, "missing.c"))
+// A function that is missing ends the program, after what it printed, and is named, with what to do.
+func TestMissing(t *testing.T)      { ends(t, standardProgram(t, "missing.c")) }
+func TestMPICHMissing(t *testing.T) { ends(t, mpichProgram(t, "missing.c")) }
+
+func ends(t *testing.T, program string) {
+	t.Helper()
+	outputs, errs := job(t, 1, program)
+	const want = "before\nisthmus: the program calls MPI_Win_allocate, which this library does not have yet: " +
+		"run it with the MPI that it was compiled for; docs/c-programs.md says what there is\n"
 	var exit *exec.ExitError
-	if !errors.As(errs[0], &exit) || exit.ExitCode() != 1 || outputs[0] != "before\nisthmus: the program calls MPI_Win_allocate, which this library does not have yet\n" {
+	if !errors.As(errs[0], &exit) || exit.ExitCode() != 1 || outputs[0] != want {
 		t.Errorf("%v: %q", errs[0], outputs[0])
 	}
 }

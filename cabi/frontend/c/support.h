@@ -23,7 +23,7 @@ static inline void isthmus_enter(const char *name)
 static void __attribute__((noreturn, unused)) isthmus_missing(const char *name)
 {
 	fflush(NULL);
-	fprintf(stderr, "isthmus: the program calls %s, which this library does not have yet\n", name);
+	fprintf(stderr, "isthmus: the program calls %s, which this library does not have yet: run it with the MPI that it was compiled for; docs/c-programs.md says what there is\n", name);
 	_exit(1);
 }
 
