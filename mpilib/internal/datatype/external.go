@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"unsafe"
 )
 
@@ -159,6 +160,9 @@ func toExternal(c class, out, in []byte) error {
 	case boolean:
 		putBig(out, zeroOrOne(getNative(in)))
 		return nil
+	case wide:
+		swapBytes(out, in)
+		return nil
 	}
 	v := getNative(in)
 	if !fits(c, v, len(in), len(out)) {
@@ -177,6 +181,9 @@ func fromExternal(c class, out, in []byte) {
 	case boolean:
 		putNative(out, zeroOrOne(getBig(in)))
 		return
+	case wide:
+		swapBytes(out, in)
+		return
 	}
 	v := getBig(in)
 	if c == signed { // widen
@@ -184,6 +191,14 @@ func fromExternal(c class, out, in []byte) {
 		v = uint64(int64(v<<shift) >> shift)
 	}
 	putNative(out, v)
+}
+
+// swapBytes copies a number between the machine's order of bytes and big-endian.
+func swapBytes(out, in []byte) {
+	copy(out, in)
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		slices.Reverse(out)
+	}
 }
 
 // fits reports whether the number v of from bytes keeps its value in to bytes.

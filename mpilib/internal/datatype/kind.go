@@ -12,6 +12,7 @@ const (
 	boolean // zero or not
 	float
 	longDouble // its format depends on the machine
+	wide       // a number of 16 bytes in the order of the machine
 )
 
 // A kind identifies a basic element's type, as an index of kinds.
@@ -111,6 +112,14 @@ var (
 	Character       = named("MPI_CHARACTER", octets, 1, 1, 1)
 )
 
+// The types of Fortran with a size that no other type has.
+var (
+	Integer16 = named("MPI_INTEGER16", wide, 1, 16, 16)
+	Logical16 = named("MPI_LOGICAL16", wide, 1, 16, 16)
+	Real16    = named("MPI_REAL16", wide, 1, 16, 16)
+	Complex32 = named("MPI_COMPLEX32", wide, 2, 16, 16)
+)
+
 // The pairs of a value and an index for MINLOC and MAXLOC (MPI-4.1, 6.9.4).
 // Each is named, but its type map is that of the C struct.
 var (
@@ -148,7 +157,7 @@ func byName() map[string]*Type {
 		UnsignedLongLong, Float, Double, LongDouble, Wchar, CBool, Int8, Int16, Int32, Int64, Uint8, Uint16,
 		Uint32, Uint64, Aint, Offset, Count, CFloatComplex, CDoubleComplex, CLongDoubleComplex, CxxBool,
 		CxxFloatComplex, CxxDoubleComplex, CxxLongDoubleComplex, Byte, Packed, Integer, Real, DoublePrecision,
-		Complex, DoubleComplex, Logical, Character, FloatInt, DoubleInt, LongInt, TwoInt, ShortInt,
+		Complex, DoubleComplex, Logical, Character, Integer16, Logical16, Real16, Complex32, FloatInt, DoubleInt, LongInt, TwoInt, ShortInt,
 		LongDoubleInt, TwoReal, TwoDoublePrecision, TwoInteger,
 	} {
 		all[t.name] = t

@@ -1,6 +1,7 @@
 package datatype
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -238,6 +239,33 @@ func TestExternalNarrow(t *testing.T) {
 		}
 		if again, err := pack(c.t, back); err != nil || !slices.Equal(again, c.want) {
 			t.Errorf("%v of %d came back as %d", c.t, c.v, back)
+		}
+	}
+}
+
+// Numbers of 16 bytes are big-endian in external32, each part of a complex one by itself.
+func TestExternalWide(t *testing.T) {
+	var v, back [4]uint64
+	v[0], v[3] = 1, 2
+	for _, c := range []struct {
+		t    *Type
+		want []int // where bytes are 1 and 2, on a machine whose bytes begin with the least
+	}{{Integer16, []int{15}}, {Real16, []int{15}}, {Logical16, []int{15}}, {Complex32, []int{15, 23}}} {
+		out := make([]byte, 32)
+		n, err := c.t.PackExternal(out, unsafe.Pointer(&v), 1)
+		want := make([]byte, n)
+		for i, at := range c.want {
+			want[at] = byte(i + 1)
+		}
+		if err != nil || int64(n) != c.t.Size() || !slices.Equal(out[:n], want) && binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+			t.Errorf("%v: %x, %v", c.t, out[:n], err)
+		}
+		back = [4]uint64{}
+		if _, err := c.t.UnpackExternal(unsafe.Pointer(&back), 1, out[:n]); err != nil || back[0] != 1 || n == 32 && back[3] != 2 {
+			t.Errorf("%v came back as %v, %v", c.t, back, err)
+		}
+		if Named(c.t.String()) != c.t {
+			t.Errorf("%v is not found by its name", c.t)
 		}
 	}
 }
