@@ -89,3 +89,22 @@ func TestMPICHValues(t *testing.T) {
 	}
 	command(t, compiler, "-fsyntax-only", written(t, text))
 }
+
+// The variables of MPICH's header are in our library.
+func TestMPICHVariables(t *testing.T) {
+	compiler, _ := header(t, "mpicc.mpich")
+	text := command(t, compiler, "-E", "-P", written(t, "#include <mpi.h>\n"))
+	has := definedNames(t)
+	found := variable.FindAllStringSubmatch(text, -1)
+	for _, match := range found {
+		if !has[match[1]] {
+			t.Errorf("our library lacks %s", match[1])
+		}
+	}
+	if len(found) < 10 {
+		t.Errorf("%d variables", len(found))
+	}
+}
+
+// variable matches the declaration of a variable of MPI's in preprocessed C.
+var variable = regexp.MustCompile(`extern [^;(]*\b(MPI\w+)(?:\[\w*\])?\s*(?:__attribute__[^;]*)?;`)

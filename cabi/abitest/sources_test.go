@@ -95,9 +95,9 @@ func compiled(t *testing.T, compiler, dir, source string) string {
 	return object
 }
 
-// Debian's libraries for Fortran and C++, which programs that MPICH's compilers made are linked with, find in our library
-// all that they want of MPICH's: such programs may be started with LD_BIND_NOW.
-func TestMPICHLibraries(t *testing.T) {
+// definedNames returns the names that libmpich.so.12 has for programs.
+func definedNames(t *testing.T) map[string]bool {
+	t.Helper()
 	compiler, dir := sources(t)
 	object, err := elf.Open(compiled(t, compiler, dir, "mpich.c"))
 	if err != nil {
@@ -111,6 +111,17 @@ func TestMPICHLibraries(t *testing.T) {
 	has := map[string]bool{}
 	for _, s := range symbols {
 		has[s.Name] = has[s.Name] || s.Section != elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_LOCAL
+	}
+	return has
+}
+
+// Debian's libraries for Fortran and C++, which programs that MPICH's compilers made are linked with, find in our library
+// all that they want of MPICH's: such programs may be started with LD_BIND_NOW.
+func TestMPICHLibraries(t *testing.T) {
+	has := definedNames(t)
+	compiler, err := build.Compiler(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		name  string

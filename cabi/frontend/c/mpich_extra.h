@@ -68,3 +68,7 @@ int PMPI_Status_f2c(const MPI_Fint *numbers, MPI_Status *status)
 	return 0;
 }
 int MPI_Status_f2c(const MPI_Fint *numbers, MPI_Status *status) __attribute__((weak, alias("PMPI_Status_f2c")));
+
+/* A constant that MPICH's header has as a variable. */
+extern const MPI_T_pvar_handle MPI_T_PVAR_ALL_HANDLES;
+const MPI_T_pvar_handle MPI_T_PVAR_ALL_HANDLES = (MPI_T_pvar_handle)1;
