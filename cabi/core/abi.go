@@ -3,6 +3,7 @@ package core
 import (
 	"bytes"
 	"sync"
+	"unsafe"
 
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
@@ -83,6 +84,16 @@ func setBooleans(logicalTrue, logicalFalse []byte) error {
 	}
 	fortran.logicalTrue, fortran.logicalFalse = bytes.Clone(logicalTrue), bytes.Clone(logicalFalse)
 	return nil
+}
+
+// fortranBooleans returns .TRUE. and .FALSE. of a size: 1 and 0 unless others were set.
+func fortranBooleans[T integer]() (yes, no T) {
+	fortran.mu.Lock()
+	defer fortran.mu.Unlock()
+	if len(fortran.logicalTrue) != int(unsafe.Sizeof(yes)) {
+		return 1, 0
+	}
+	return elementsOf[T](fortran.logicalTrue, 1)[0], elementsOf[T](fortran.logicalFalse, 1)[0]
 }
 
 // AbiGetFortranBooleans returns them, if they were set with this size.

@@ -79,11 +79,9 @@ func describe(handle uintptr, name string, t *mpilib.Datatype) *datatype {
 	if name != "" {
 		d.name.Store(&name)
 	}
-	form := name
-	if same, ok := sized[name]; ok {
-		form = same
+	if d.reduce = reducers[name]; d.reduce == nil {
+		d.reduce = reducers[sized[name]]
 	}
-	d.reduce = reducers[form]
 	return d
 }
 

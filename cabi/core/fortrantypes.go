@@ -51,9 +51,9 @@ var kinds = map[string][]struct {
 	p, r int32
 	name string
 }{
-	preciseReal:    {{6, 37, "MPI_REAL4"}, {15, 307, "MPI_REAL8"}},
-	preciseComplex: {{6, 37, "MPI_COMPLEX8"}, {15, 307, "MPI_COMPLEX16"}},
-	preciseInteger: {{0, 2, "MPI_INTEGER1"}, {0, 4, "MPI_INTEGER2"}, {0, 9, "MPI_INTEGER4"}, {0, 18, "MPI_INTEGER8"}},
+	preciseReal:    {{6, 37, "MPI_REAL4"}, {15, 307, "MPI_REAL8"}, {18, 4931, "MPI_LONG_DOUBLE"}, {33, 4931, "MPI_REAL16"}},
+	preciseComplex: {{6, 37, "MPI_COMPLEX8"}, {15, 307, "MPI_COMPLEX16"}, {18, 4931, "MPI_C_LONG_DOUBLE_COMPLEX"}, {33, 4931, "MPI_COMPLEX32"}},
+	preciseInteger: {{0, 2, "MPI_INTEGER1"}, {0, 4, "MPI_INTEGER2"}, {0, 9, "MPI_INTEGER4"}, {0, 18, "MPI_INTEGER8"}, {0, 38, "MPI_INTEGER16"}},
 }
 
 // integers are the arguments of the call.

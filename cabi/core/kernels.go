@@ -68,22 +68,34 @@ func whole[T integer](op uintptr) kernel[T] {
 }
 
 // logical takes everything but 0 as true.
-func logical[T integer](op uintptr) kernel[T] {
-	is := func(b bool) T {
-		if b {
-			return 1
+func logical[T integer](op uintptr) kernel[T] { return logicalOn[T](op, func() (T, T) { return 1, 0 }) }
+
+// fortranLogical takes everything but Fortran's .FALSE. as true.
+func fortranLogical[T integer](op uintptr) kernel[T] { return logicalOn(op, fortranBooleans[T]) }
+
+// logicalOn makes a kernel of what true and false are, when it is applied. All that is not false is true.
+func logicalOn[T integer](op uintptr, values func() (yes, no T)) kernel[T] {
+	result := truths[op]
+	if result == nil {
+		return nil
+	}
+	return func(inout, in []T) {
+		yes, no := values()
+		for i, v := range in {
+			if result(v != no, inout[i] != no) {
+				inout[i] = yes
+			} else {
+				inout[i] = no
+			}
 		}
-		return 0
 	}
-	switch op {
-	case opLAnd:
-		return each(func(a, b T) T { return is(a != 0 && b != 0) })
-	case opLOr:
-		return each(func(a, b T) T { return is(a != 0 || b != 0) })
-	case opLXor:
-		return each(func(a, b T) T { return is((a != 0) != (b != 0)) })
-	}
-	return nil
+}
+
+// truths are the logical operations.
+var truths = map[uintptr]func(a, b bool) bool{
+	opLAnd: func(a, b bool) bool { return a && b },
+	opLOr:  func(a, b bool) bool { return a || b },
+	opLXor: func(a, b bool) bool { return a != b },
 }
 
 // bits is for MPI_BYTE.

@@ -56,8 +56,10 @@ func predefined[T any](kernels func(op uintptr) kernel[T]) reducer {
 	return func(op uintptr) *operands { return all()[op] }
 }
 
-// reducers has what is reduced with predefined operations, by type (MPI-5.0, section 6.9.2).
+// reducers has what is reduced with predefined operations, by type (MPI-5.0, section 6.9.2). It has more than the standard, as MPICH and
+// Open MPI do: characters are integers, and integers that are no C integers have logical operations, too.
 var reducers = map[string]reducer{
+	"MPI_CHAR": character, "MPI_CHARACTER": character,
 	"MPI_SIGNED_CHAR": predefined(whole[int8]), "MPI_UNSIGNED_CHAR": predefined(whole[uint8]),
 	"MPI_SHORT": predefined(whole[int16]), "MPI_UNSIGNED_SHORT": predefined(whole[uint16]),
 	"MPI_INT": predefined(whole[int32]), "MPI_UNSIGNED": predefined(whole[uint32]),
@@ -66,7 +68,9 @@ var reducers = map[string]reducer{
 	"MPI_INT8_T": predefined(whole[int8]), "MPI_INT16_T": predefined(whole[int16]), "MPI_INT32_T": predefined(whole[int32]), "MPI_INT64_T": predefined(whole[int64]),
 	"MPI_UINT8_T": predefined(whole[uint8]), "MPI_UINT16_T": predefined(whole[uint16]), "MPI_UINT32_T": predefined(whole[uint32]), "MPI_UINT64_T": predefined(whole[uint64]),
 	"MPI_AINT": predefined(whole[int64]), "MPI_COUNT": predefined(whole[int64]), "MPI_OFFSET": predefined(whole[int64]),
-	"MPI_INTEGER": predefined(whole[int32]), "MPI_LOGICAL": predefined(logical[int32]),
+	"MPI_INTEGER": predefined(whole[int32]),
+	"MPI_LOGICAL": predefined(fortranLogical[int32]), "MPI_LOGICAL1": predefined(fortranLogical[int8]), "MPI_LOGICAL2": predefined(fortranLogical[int16]),
+	"MPI_LOGICAL4": predefined(fortranLogical[int32]), "MPI_LOGICAL8": predefined(fortranLogical[int64]),
 	"MPI_C_BOOL": predefined(logical[uint8]), "MPI_CXX_BOOL": predefined(logical[uint8]), "MPI_BYTE": predefined(bits),
 	"MPI_FLOAT": predefined(ordered[float32]), "MPI_DOUBLE": predefined(ordered[float64]),
 	"MPI_REAL": predefined(ordered[float32]), "MPI_DOUBLE_PRECISION": predefined(ordered[float64]),
@@ -76,7 +80,18 @@ var reducers = map[string]reducer{
 	"MPI_FLOAT_INT": predefined(extremes[float32, int32]), "MPI_DOUBLE_INT": predefined(extremes[float64, int32]),
 	"MPI_LONG_INT": predefined(extremes[int64, int32]), "MPI_2INT": predefined(extremes[int32, int32]), "MPI_SHORT_INT": predefined(extremes[int16, int32]),
 	"MPI_2REAL": predefined(extremes[float32, float32]), "MPI_2DOUBLE_PRECISION": predefined(extremes[float64, float64]), "MPI_2INTEGER": predefined(extremes[int32, int32]),
+	"MPI_LONG_DOUBLE":             wide[wideNumber](wideReal, sums, leasts),
+	"MPI_C_LONG_DOUBLE_COMPLEX":   wide[widePaired](wideComplex, sums),
+	"MPI_CXX_LONG_DOUBLE_COMPLEX": wide[widePaired](wideComplex, sums),
+	"MPI_LONG_DOUBLE_INT":         wide[widePaired](widePair, searches),
+	"MPI_REAL16":                  wide[wideNumber](quadReal, sums, leasts),
+	"MPI_COMPLEX32":               wide[widePaired](quadComplex, sums),
+	"MPI_INTEGER16":               wide[wideNumber](wideInteger, sums, leasts, bitwise, logicals),
+	"MPI_LOGICAL16":               wide[wideNumber](wideLogical, logicals),
 }
+
+// character reduces C's char, whose sign depends on the machine.
+var character = map[bool]reducer{true: predefined(whole[int8]), false: predefined(whole[uint8])}[runtime.GOARCH == "amd64"]
 
 // operation is one of the program's.
 type operation struct {

@@ -46,6 +46,7 @@ func textAt(address uintptr) string {
 // matching has the types of Fortran with a size, by class and size (MPI-5.0, section 19.1.9).
 var matching = map[[2]int32]string{
 	{classInteger, 1}: "MPI_INTEGER1", {classInteger, 2}: "MPI_INTEGER2", {classInteger, 4}: "MPI_INTEGER4", {classInteger, 8}: "MPI_INTEGER8",
+	{classInteger, 16}: "MPI_INTEGER16", {classReal, 16}: "MPI_REAL16", {classComplex, 32}: "MPI_COMPLEX32",
 	{classReal, 4}: "MPI_REAL4", {classReal, 8}: "MPI_REAL8",
 	{classComplex, 8}: "MPI_COMPLEX8", {classComplex, 16}: "MPI_COMPLEX16",
 }

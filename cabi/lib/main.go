@@ -8,6 +8,7 @@ package main
 // #cgo LDFLAGS: -Wl,--wrap=pthread_create
 // #include "callback.h"
 // #include "guest.h"
+// #include "wide.h"
 import "C"
 
 import "github.com/isthmus-grid/isthmus/cabi/core"
@@ -30,6 +31,9 @@ func init() {
 	}
 	core.CallDeleteAttr = func(caller, function, object uintptr, keyval int32, value, extra uintptr) int32 {
 		return int32(C.isthmus_call_delete_attr(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(object), C.int32_t(keyval), C.uintptr_t(value), C.uintptr_t(extra)))
+	}
+	core.Wide = func(kind int32, op, inout, in uintptr, n int64) {
+		C.isthmus_wide(C.int32_t(kind), C.uintptr_t(op), C.uintptr_t(inout), C.uintptr_t(in), C.int64_t(n))
 	}
 	core.CallCopyProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, keyval int32, extra uintptr, integer int32, value uintptr) (int32, bool, uintptr) {
 		out := C.isthmus_call_copy_proxy(C.uintptr_t(caller), C.uintptr_t(proxy), C.uintptr_t(function), C.int32_t(kind), C.uintptr_t(object), C.int32_t(keyval),

@@ -73,6 +73,8 @@ static void test_fortran(void)
 	CHECK(MPI_Abi_set_fortran_booleans(4, yes, no) == MPI_SUCCESS && class(MPI_Abi_set_fortran_booleans(4, yes, no)) == MPI_ERR_ABI);
 	CHECK(MPI_Abi_get_fortran_booleans(4, got_yes, got_no, &set) == MPI_SUCCESS && set);
 	CHECK(memcmp(yes, got_yes, 4) == 0 && memcmp(no, got_no, 4) == 0);
+	CHECK(MPI_Reduce_local(yes, got_no, 1, MPI_LOGICAL, MPI_LOR) == MPI_SUCCESS && memcmp(yes, got_no, 4) == 0);
+	CHECK(MPI_Reduce_local(yes, got_no, 1, MPI_LOGICAL4, MPI_LXOR) == MPI_SUCCESS && memcmp(no, got_no, 4) == 0);
 	CHECK(MPI_Abi_get_fortran_booleans(8, got_yes, got_no, &set) == MPI_SUCCESS && !set);
 }
 

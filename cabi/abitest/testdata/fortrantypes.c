@@ -38,8 +38,14 @@ static void test_precise(void)
 	CHECK(MPI_Type_create_f90_integer(5, &type) == MPI_SUCCESS);
 	sized(type, 4, MPI_COMBINER_F90_INTEGER, 1);
 	CHECK(MPI_Type_get_contents(type, 1, 0, 0, arguments, NULL, NULL) == MPI_SUCCESS && arguments[0] == 5);
-	CHECK(class(MPI_Type_create_f90_integer(19, &type)) == MPI_ERR_ARG);
-	CHECK(class(MPI_Type_create_f90_real(16, MPI_UNDEFINED, &type)) == MPI_ERR_ARG);
+	CHECK(MPI_Type_create_f90_integer(19, &type) == MPI_SUCCESS);
+	sized(type, 16, MPI_COMBINER_F90_INTEGER, 1);
+	CHECK(MPI_Type_create_f90_real(18, 4931, &type) == MPI_SUCCESS);
+	sized(type, sizeof(long double), MPI_COMBINER_F90_REAL, 2);
+	CHECK(MPI_Type_create_f90_complex(33, MPI_UNDEFINED, &type) == MPI_SUCCESS);
+	sized(type, 32, MPI_COMBINER_F90_COMPLEX, 2);
+	CHECK(class(MPI_Type_create_f90_integer(39, &type)) == MPI_ERR_ARG);
+	CHECK(class(MPI_Type_create_f90_real(34, MPI_UNDEFINED, &type)) == MPI_ERR_ARG);
 	CHECK(class(MPI_Type_create_f90_real(MPI_UNDEFINED, MPI_UNDEFINED, &type)) == MPI_ERR_ARG);
 	CHECK(class(MPI_Type_create_f90_real(-1, 5, &type)) == MPI_ERR_ARG);
 }
