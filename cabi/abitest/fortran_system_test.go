@@ -5,19 +5,27 @@ package abitest
 import (
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// built compiles a program with one of MPICH's compilers, and skips the test where it is not there.
-func built(t *testing.T, compiler, source string) string {
+// built compiles a program with one of MPICH's compilers, which calls another one, and skips the test where one is not there.
+func built(t *testing.T, compiler, called, source string) string {
 	t.Helper()
 	libraries(t)
 	path, err := exec.LookPath(compiler)
+	if err == nil {
+		_, err = exec.LookPath(called)
+	}
 	if err != nil {
 		t.Skipf("%s was not tested: %v", source, err)
 	}
 	program := filepath.Join(t.TempDir(), "program")
-	command(t, path, "-o", program, filepath.Join("testdata", source))
+	args := []string{"-o", program, filepath.Join("testdata", source)}
+	if called == "gfortran" {
+		args = append(args, "-J", filepath.Dir(program)) // where it describes modules
+	}
+	command(t, path, args...)
 	return program
 }
 
@@ -28,11 +36,37 @@ func passesBound(t *testing.T, program string) {
 }
 
 // Programs in Fortran and C++ run with MPICH's libraries for these over ours, which has all functions that they name.
-func TestFortran(t *testing.T) { passesBound(t, built(t, "mpifort.mpich", "fortran.f90")) }
-func TestFortranAttributes(t *testing.T) {
-	passesBound(t, built(t, "mpifort.mpich", "fortranattributes.f90"))
+func TestFortran(t *testing.T) {
+	passesBound(t, built(t, "mpifort.mpich", "gfortran", "fortran.f90"))
 }
-func TestCXX(t *testing.T) { passesBound(t, built(t, "mpicxx.mpich", "objects.cc")) }
+func TestFortranAttributes(t *testing.T) {
+	passesBound(t, built(t, "mpifort.mpich", "gfortran", "fortranattributes.f90"))
+}
+func TestCXX(t *testing.T) { passesBound(t, built(t, "mpicxx.mpich", "g++", "mpich/objects.cc")) }
 
-// What MPICH's library has beside the standard's functions works, or ends the program, which it names.
+// What MPICH's library has beside the standard's functions works.
 func TestMPICHRemoved(t *testing.T) { passesBound(t, mpichProgram(t, "mpich/removed.c")) }
+
+// So does a program for the standard's ABI, whose functions have all to be there.
+func TestBound(t *testing.T) { passesBound(t, standardProgram(t, "messages.c")) }
+
+// What of MPICH's own is missing ends the program, too, which names it.
+func TestMPICHOwnMissing(t *testing.T) {
+	ends(t, mpichProgram(t, "mpich/revoke.c"), "MPIX_Comm_revoke")
+}
+
+// Debian's programs of MPICH start with our library.
+func TestMPICHPrograms(t *testing.T) {
+	for name, says := range map[string]string{"mpichversion": "isthmus", "mpivars": "MPI Control Variables"} {
+		t.Run(name, func(t *testing.T) {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				t.Skipf("%s was not tested: %v", name, err)
+			}
+			outputs, errs := job(t, 1, "/usr/bin/env", "LD_BIND_NOW=1", path)
+			if errs[0] != nil || !strings.Contains(outputs[0], says) || strings.Contains(outputs[0], "re-linking") {
+				t.Errorf("%v: %q, want %q in it", errs[0], outputs[0], says)
+			}
+		})
+	}
+}

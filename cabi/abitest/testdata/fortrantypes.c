@@ -44,6 +44,8 @@ static void test_precise(void)
 	sized(type, sizeof(long double), MPI_COMBINER_F90_REAL, 2);
 	CHECK(MPI_Type_create_f90_complex(33, MPI_UNDEFINED, &type) == MPI_SUCCESS);
 	sized(type, 32, MPI_COMBINER_F90_COMPLEX, 2);
+	CHECK(MPI_Type_match_size(MPI_TYPECLASS_REAL, 16, &type) == MPI_SUCCESS && type == MPI_REAL16);
+	CHECK(MPI_Type_match_size(MPI_TYPECLASS_COMPLEX, 32, &type) == MPI_SUCCESS && type == MPI_COMPLEX32);
 	CHECK(class(MPI_Type_create_f90_integer(39, &type)) == MPI_ERR_ARG);
 	CHECK(class(MPI_Type_create_f90_real(34, MPI_UNDEFINED, &type)) == MPI_ERR_ARG);
 	CHECK(class(MPI_Type_create_f90_real(MPI_UNDEFINED, MPI_UNDEFINED, &type)) == MPI_ERR_ARG);

@@ -72,3 +72,18 @@ int MPI_Status_f2c(const MPI_Fint *numbers, MPI_Status *status) __attribute__((w
 /* A constant that MPICH's header has as a variable. */
 extern const MPI_T_pvar_handle MPI_T_PVAR_ALL_HANDLES;
 const MPI_T_pvar_handle MPI_T_PVAR_ALL_HANDLES = (MPI_T_pvar_handle)1;
+
+/* What MPICH's mpichversion prints. No text may be longer than MPICH's own: the program has room for that. */
+#define VERSION(name, text) \
+	extern const char MPII_Version_##name[sizeof text]; \
+	const char MPII_Version_##name[] = text;
+VERSION(ABI, "")
+VERSION(CC, "")
+VERSION(CXX, "")
+VERSION(F77, "")
+VERSION(FC, "")
+VERSION(configure, "")
+VERSION(custom, "")
+VERSION(date, "")
+VERSION(device, "isthmus")
+VERSION(string, "none")
