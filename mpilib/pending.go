@@ -79,9 +79,8 @@ func (p *Pending[T]) Test() (result T, done bool, err error) {
 
 // Request returns a Request of the call, to be waited for together with others, after which take has got the result.
 func (p *Pending[T]) Request(take func(T, error)) *Request {
-	q := newRequest(transfer{comm: p.comm, call: p.name})
-	p.comm.world.engine.BeginTask(&q.core, func(error) {})
-	end := func() { <-p.done; take(p.result, p.err); q.core.Finish(p.err) }
+	q, complete := grequest(p.comm, p.name)
+	end := func() { <-p.done; take(p.result, p.err); complete(emptyStatus, p.err) }
 	if !p.comm.world.calls.Start(end) {
 		end() // after Finalize, no call is pending
 	}

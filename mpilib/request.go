@@ -33,6 +33,7 @@ type extra struct {
 	into      *buffer.Arrival    // of a receive into a Part; otherwise nil
 	seen      *debug.Observation // in debug mode; otherwise nil
 	paired    *Request           // the send of an Isendrecv, whose receive this is; otherwise nil
+	given     *Status            // of work that completed with one; otherwise nil
 	repeats   bool               // of a Persistent: inactive once its completion was returned
 	reported  atomic.Bool        // of such a request: its completion was returned
 }
@@ -245,7 +246,11 @@ func (r *Request) result() (Status, error) {
 		r.seen.CompletionSeen((*watchedRequest)(r))
 	}
 	if r.transfer().call != "" {
-		return emptyStatus, r.named(r.failed())
+		err := r.named(r.failed())
+		if r.given != nil {
+			return *r.given, err
+		}
+		return emptyStatus, err
 	}
 	st, err := r.status()
 	if r.paired != nil {
