@@ -130,9 +130,11 @@ func passesWith(t *testing.T, sizes []int, name string, args ...string) {
 func TestMessages(t *testing.T)         { passes(t, standardProgram(t, "messages.c")) }
 func TestCollectives(t *testing.T)      { passes(t, standardProgram(t, "collectives.c")) }
 func TestEnvironment(t *testing.T)      { passes(t, standardProgram(t, "environment.c")) }
+func TestAllocation(t *testing.T)       { passes(t, standardProgram(t, "allocation.c")) }
 func TestMPICHMessages(t *testing.T)    { passes(t, mpichProgram(t, "messages.c")) }
 func TestMPICHCollectives(t *testing.T) { passes(t, mpichProgram(t, "collectives.c")) }
 func TestMPICHEnvironment(t *testing.T) { passes(t, mpichProgram(t, "environment.c")) }
+func TestMPICHAllocation(t *testing.T)  { passes(t, mpichProgram(t, "allocation.c")) }
 
 // A function that is missing ends the program, after what it printed, and is named, with what to do.
 func TestMissing(t *testing.T)      { ends(t, standardProgram(t, "missing.c"), "MPI_Win_allocate") }

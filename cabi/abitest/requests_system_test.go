@@ -10,6 +10,7 @@ var sizes = []int{1, 2, 4, 5}
 func TestMatched(t *testing.T)          { passesWith(t, sizes, standardProgram(t, "matched.c")) }
 func TestNonblocking(t *testing.T)      { passesWith(t, sizes, standardProgram(t, "nonblocking.c")) }
 func TestPersistent(t *testing.T)       { passesWith(t, sizes, standardProgram(t, "persistent.c")) }
+func TestFlushes(t *testing.T)          { passesWith(t, sizes, standardProgram(t, "flushes.c")) }
 func TestMPICHMatched(t *testing.T)     { passesWith(t, sizes, mpichProgram(t, "matched.c")) }
 func TestMPICHNonblocking(t *testing.T) { passesWith(t, sizes, mpichProgram(t, "nonblocking.c")) }
 func TestMPICHPersistent(t *testing.T)  { passesWith(t, sizes, mpichProgram(t, "persistent.c")) }

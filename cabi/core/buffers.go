@@ -58,11 +58,26 @@ func (b *buffers) get() *buffer {
 	return b.attached
 }
 
-// flush waits until all messages have left the buffer.
-func (b *buffers) flush() {
+// messages are those that are in the buffer.
+func (b *buffers) messages() []piece {
 	if at := b.get(); at != nil {
-		at.flush()
+		return at.messages()
 	}
+	return nil
+}
+
+// flush waits until all messages have left the buffer.
+func (b *buffers) flush() { flush(b.messages()) }
+
+// iflush starts a flush of the messages that are in the buffer now, and stores the handle of its request.
+func (b *buffers) iflush(c *communicator, call string, out uintptr) {
+	once, complete := world.GrequestStart(call)
+	sent := b.messages()
+	released.Go(func() {
+		flush(sent)
+		complete(empty, nil)
+	})
+	store(out, requests.add(&request{comm: c, once: once}))
 }
 
 // detach is flush, after which the memory is the program's again, and stores which it was.
@@ -74,18 +89,22 @@ func (b *buffers) detach(address, size uintptr) error {
 	if at == nil {
 		return failure(errBuffer, "no buffer is attached")
 	}
-	at.flush()
+	flush(at.messages())
 	store(address, at.address)
 	store(size, int64(at.size))
 	return nil
 }
 
-// flush waits until all messages have left b. One that cannot be sent has left, too.
-func (b *buffer) flush() {
+// messages are those that are in b.
+func (b *buffer) messages() []piece {
 	b.mu.Lock()
-	waited := slices.Clone(b.used)
-	b.mu.Unlock()
-	for _, p := range waited {
+	defer b.mu.Unlock()
+	return slices.Clone(b.used)
+}
+
+// flush waits until messages have left. One that cannot be sent has left, too.
+func flush(sent []piece) {
+	for _, p := range sent {
 		p.sent.Wait(background)
 	}
 }
@@ -190,6 +209,15 @@ func BufferFlush() int32 {
 	return success
 }
 
+// BufferIflush starts a BufferFlush.
+func BufferIflush(request uintptr) int32 {
+	const call = "MPI_Buffer_iflush"
+	return onComm(call, commWorld, func(c *communicator) error {
+		ofProcess.iflush(c, call, request)
+		return nil
+	})
+}
+
 // CommAttachBuffer is BufferAttach for the messages of a communicator.
 func CommAttachBuffer(comm, memory uintptr, size int64) int32 {
 	return onComm("MPI_Comm_attach_buffer", comm, func(c *communicator) error { return c.buffers.attach(memory, size) })
@@ -204,6 +232,15 @@ func CommDetachBuffer(comm, address, size uintptr) int32 {
 func CommFlushBuffer(comm uintptr) int32 {
 	return onComm("MPI_Comm_flush_buffer", comm, func(c *communicator) error {
 		c.buffers.flush()
+		return nil
+	})
+}
+
+// CommIflushBuffer is its BufferIflush.
+func CommIflushBuffer(comm, request uintptr) int32 {
+	const call = "MPI_Comm_iflush_buffer"
+	return onComm(call, comm, func(c *communicator) error {
+		c.buffers.iflush(c, call, request)
 		return nil
 	})
 }

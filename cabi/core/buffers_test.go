@@ -119,3 +119,43 @@ func TestAutomaticBuffer(t *testing.T) {
 		t.Errorf("detached %#x", at)
 	}
 }
+
+// The request of a flush is complete when the messages that were in the buffer have left, not those that came later.
+func TestIflush(t *testing.T) {
+	joined()
+	var comm, of, ofComm, none, at uintptr
+	var size int64
+	var flag int32
+	out, in, memory := make([]byte, large), make([]byte, large), make([]byte, 2*large)
+	receive := func(tag int32) {
+		t.Helper()
+		check(t, "Recv", Recv(address(&in[0]), large, typeByte, 0, tag, commWorld, 0), success)
+	}
+	check(t, "CommDup", CommDup(commWorld, address(&comm)), success)
+	check(t, "CommAttachBuffer", CommAttachBuffer(comm, bufferAutomatic, 0), success)
+	check(t, "Bsend", Bsend(address(&out[0]), large, typeByte, 0, 51, comm), success)
+	check(t, "CommIflushBuffer", CommIflushBuffer(comm, address(&ofComm)), success)
+	check(t, "BufferIflush without a buffer", BufferIflush(address(&none)), success)
+	check(t, "Wait", Wait(address(&none), 0), success)
+	check(t, "BufferAttach", BufferAttach(address(&memory[0]), 2*large), success)
+	check(t, "Bsend", Bsend(address(&out[0]), large, typeByte, 0, 52, commWorld), success)
+	check(t, "BufferIflush", BufferIflush(address(&of)), success)
+	check(t, "Bsend", Bsend(address(&out[0]), large, typeByte, 0, 53, commWorld), success)
+	check(t, "Test", Test(address(&of), address(&flag), 0), success)
+	if flag != 0 {
+		t.Error("the flush is complete before the message was received")
+	}
+	receive(52)
+	check(t, "Wait", Wait(address(&of), 0), success)
+	check(t, "Test", Test(address(&ofComm), address(&flag), 0), success)
+	if flag != 0 || of != requestNull {
+		t.Errorf("the flush of the communicator is complete: %d; the other's request is %#x", flag, of)
+	}
+	check(t, "RequestFree", RequestFree(address(&ofComm)), success)
+	receive(53)
+	check(t, "Recv", Recv(address(&in[0]), large, typeByte, 0, 51, comm, 0), success)
+	check(t, "BufferDetach", BufferDetach(address(&at), address(&size)), success)
+	check(t, "CommDetachBuffer", CommDetachBuffer(comm, address(&at), address(&size)), success)
+	check(t, "CommFree", CommFree(address(&comm)), success)
+	check(t, "of no communicator", CommIflushBuffer(commNull, address(&of)), errComm)
+}

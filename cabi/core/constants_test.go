@@ -46,7 +46,7 @@ func TestConstants(t *testing.T) {
 		"MPI_ERR_COMM": int64(errComm), "MPI_ERR_RANK": int64(errRank), "MPI_ERR_REQUEST": int64(errRequest), "MPI_ERR_ROOT": int64(errRoot), "MPI_ERR_OP": int64(errOp),
 		"MPI_ERR_TOPOLOGY": int64(errTopology), "MPI_ERR_DIMS": int64(errDims), "MPI_ERR_ARG": int64(errArg), "MPI_ERR_UNKNOWN": int64(errUnknown),
 		"MPI_ERR_TRUNCATE": int64(errTruncate), "MPI_ERR_OTHER": int64(errOther), "MPI_ERR_PENDING": int64(errPending), "MPI_ERR_IN_STATUS": int64(errInStatus),
-		"MPI_ERR_CONVERSION": int64(errConversion), "MPI_ERR_NAME": int64(errName), "MPI_ERR_KEYVAL": int64(errKeyval), "MPI_KEYVAL_INVALID": int64(keyvalInvalid), "MPI_ERR_PORT": int64(errPort), "MPI_ERR_SERVICE": int64(errService), "MPI_ERR_PROC_ABORTED": int64(errAborted), "MPI_ERR_ERRHANDLER": int64(errHandler), "MPI_ERR_ABI": int64(errABI),
+		"MPI_ERR_BASE": int64(errBase), "MPI_ERR_NO_MEM": int64(errNoMem), "MPI_ERR_CONVERSION": int64(errConversion), "MPI_ERR_NAME": int64(errName), "MPI_ERR_KEYVAL": int64(errKeyval), "MPI_KEYVAL_INVALID": int64(keyvalInvalid), "MPI_ERR_PORT": int64(errPort), "MPI_ERR_SERVICE": int64(errService), "MPI_ERR_PROC_ABORTED": int64(errAborted), "MPI_ERR_ERRHANDLER": int64(errHandler), "MPI_ERR_ABI": int64(errABI),
 	} {
 		if want, ok := values[name]; !ok || ours != want {
 			t.Errorf("%s is %d, the standard has %d (%v)", name, ours, want, ok)

@@ -29,6 +29,7 @@ const (
 	errOther      = int32(16)
 	errPending    = int32(18)
 	errInStatus   = int32(19)
+	errBase       = int32(24)
 	errConversion = int32(25)
 	errInfoKey    = int32(31)
 	errInfoNoKey  = int32(32)
@@ -36,6 +37,7 @@ const (
 	errInfo       = int32(34)
 	errKeyval     = int32(36)
 	errName       = int32(38)
+	errNoMem      = int32(39)
 	errPort       = int32(43)
 	errService    = int32(51)
 	errAborted    = int32(58)
@@ -78,6 +80,7 @@ var texts = map[int32]string{
 	errUnknown: "unknown error", errTruncate: "the message is longer than the receive's buffer", errOther: "other error",
 	errPending: "the request is pending", errInStatus: "the statuses have the errors", errName: "no such name",
 	errInfoKey: "invalid key of an info", errInfoNoKey: "no such key in the info", errInfoValue: "invalid value of an info", errInfo: "invalid info", errKeyval: "invalid key of an attribute",
+	errBase: "invalid address of memory", errNoMem: "there is no memory",
 	errConversion: "a number cannot be represented", errPort: "no such port", errService: "the name is not this process's", errAborted: "a process has failed", errHandler: "invalid error handler", errABI: "the ABI was set before",
 }
 

@@ -144,9 +144,7 @@ func StatusSetElements(address, datatype uintptr, count int64) int32 {
 	if !ok {
 		return onWorld(call, failure(errCount, "%d elements of %v", count, d.t))
 	}
-	s := (*status)(pointer(address))
-	s.low, s.high = uint32(bytes), uint32(uint64(bytes)>>32)
-	return success
+	return onStatus(call, address, func(s *status) { s.low, s.high = uint32(bytes), uint32(uint64(bytes)>>32) })
 }
 
 // StatusSetElementsX is StatusSetElements.
@@ -171,10 +169,4 @@ func bytesOf(t *mpilib.Datatype, count int64) (int64, bool) {
 		}
 	}
 	return 0, false
-}
-
-// StatusSetCancelled sets what TestCancelled returns (MPI-5.0, section 13.3).
-func StatusSetCancelled(address uintptr, flag int32) int32 {
-	(*status)(pointer(address)).cancelled = logicalOf(flag != 0)
-	return success
 }

@@ -45,6 +45,50 @@ func loadStatus(address uintptr) mpilib.Status {
 	return mpilib.Status{Cancelled: s.cancelled != 0, Bytes: int(uint64(s.high)<<32 | uint64(s.low))}
 }
 
+// onStatus makes a call on a status, which MPI_STATUS_IGNORE is not.
+func onStatus(call string, address uintptr, f func(s *status)) int32 {
+	if address == 0 {
+		return onWorld(call, failure(errArg, "the status is MPI_STATUS_IGNORE"))
+	}
+	f((*status)(pointer(address)))
+	return success
+}
+
+// StatusGetSource returns the source of a message (MPI-5.0, section 3.2.5).
+func StatusGetSource(address, source uintptr) int32 {
+	return onStatus("MPI_Status_get_source", address, func(s *status) { store(source, s.source) })
+}
+
+// StatusGetTag returns its tag.
+func StatusGetTag(address, tag uintptr) int32 {
+	return onStatus("MPI_Status_get_tag", address, func(s *status) { store(tag, s.tag) })
+}
+
+// StatusGetError returns its error.
+func StatusGetError(address, code uintptr) int32 {
+	return onStatus("MPI_Status_get_error", address, func(s *status) { store(code, s.err) })
+}
+
+// StatusSetSource sets what StatusGetSource returns, for requests of the program's (MPI-5.0, section 13.3).
+func StatusSetSource(address uintptr, source int32) int32 {
+	return onStatus("MPI_Status_set_source", address, func(s *status) { s.source = source })
+}
+
+// StatusSetTag sets what StatusGetTag returns.
+func StatusSetTag(address uintptr, tag int32) int32 {
+	return onStatus("MPI_Status_set_tag", address, func(s *status) { s.tag = tag })
+}
+
+// StatusSetError sets what StatusGetError returns.
+func StatusSetError(address uintptr, code int32) int32 {
+	return onStatus("MPI_Status_set_error", address, func(s *status) { s.err = code })
+}
+
+// StatusSetCancelled sets what TestCancelled returns.
+func StatusSetCancelled(address uintptr, flag int32) int32 {
+	return onStatus("MPI_Status_set_cancelled", address, func(s *status) { s.cancelled = logicalOf(flag != 0) })
+}
+
 // GetCount returns how many elements of a datatype a message has (MPI-5.0, section 3.2.5).
 func GetCount(status, datatype, count uintptr) int32 {
 	d, err := typeOf(datatype)

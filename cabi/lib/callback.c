@@ -3,6 +3,7 @@
 #include "callback.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* The program's output is written before it ends; its exit handlers are not called, as they may
@@ -11,6 +12,17 @@ void isthmus_exit(int status)
 {
 	fflush(NULL);
 	_exit(status);
+}
+
+uintptr_t isthmus_allocate(uintptr_t size, uintptr_t alignment)
+{
+	void *memory;
+	return posix_memalign(&memory, alignment, size) == 0 ? (uintptr_t)memory : 0;
+}
+
+void isthmus_free(uintptr_t address)
+{
+	free((void *)address);
 }
 
 void isthmus_call_user(uintptr_t caller, uintptr_t function, uintptr_t in, uintptr_t inout, int64_t n, uintptr_t datatype)

@@ -158,6 +158,16 @@ func isthmus_Allgatherv_init(sendbuf uintptr, sendcount int64, sendtype uintptr,
 	return core.AllgathervInit(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, wide)
 }
 
+//export isthmus_Alloc_mem
+func isthmus_Alloc_mem(size int64, info uintptr, baseptr uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.AllocMem(size, info, baseptr)
+		})
+	}
+	return core.AllocMem(size, info, baseptr)
+}
+
 //export isthmus_Allreduce
 func isthmus_Allreduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr) int32 {
 	if core.HasCallbacks() {
@@ -356,6 +366,16 @@ func isthmus_Buffer_flush() int32 {
 		})
 	}
 	return core.BufferFlush()
+}
+
+//export isthmus_Buffer_iflush
+func isthmus_Buffer_iflush(request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.BufferIflush(request)
+		})
+	}
+	return core.BufferIflush(request)
 }
 
 //export isthmus_Cancel
@@ -678,6 +698,16 @@ func isthmus_Comm_idup_with_info(comm uintptr, info uintptr, newcomm uintptr, re
 	return core.CommIdupWithInfo(comm, info, newcomm, request)
 }
 
+//export isthmus_Comm_iflush_buffer
+func isthmus_Comm_iflush_buffer(comm uintptr, request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.CommIflushBuffer(comm, request)
+		})
+	}
+	return core.CommIflushBuffer(comm, request)
+}
+
 //export isthmus_Comm_rank
 func isthmus_Comm_rank(comm uintptr, rank uintptr) int32 {
 	if core.HasCallbacks() {
@@ -896,6 +926,16 @@ func isthmus_Finalize() int32 {
 		})
 	}
 	return core.Finalize()
+}
+
+//export isthmus_Free_mem
+func isthmus_Free_mem(base uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.FreeMem(base)
+		})
+	}
+	return core.FreeMem(base)
 }
 
 //export isthmus_Gather
@@ -2253,6 +2293,36 @@ func isthmus_Startall(count int32, array_of_requests uintptr) int32 {
 	return core.Startall(count, array_of_requests)
 }
 
+//export isthmus_Status_get_error
+func isthmus_Status_get_error(status uintptr, error uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.StatusGetError(status, error)
+		})
+	}
+	return core.StatusGetError(status, error)
+}
+
+//export isthmus_Status_get_source
+func isthmus_Status_get_source(status uintptr, source uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.StatusGetSource(status, source)
+		})
+	}
+	return core.StatusGetSource(status, source)
+}
+
+//export isthmus_Status_get_tag
+func isthmus_Status_get_tag(status uintptr, tag uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.StatusGetTag(status, tag)
+		})
+	}
+	return core.StatusGetTag(status, tag)
+}
+
 //export isthmus_Status_set_cancelled
 func isthmus_Status_set_cancelled(status uintptr, flag int32) int32 {
 	if core.HasCallbacks() {
@@ -2281,6 +2351,36 @@ func isthmus_Status_set_elements_x(status uintptr, datatype uintptr, count int64
 		})
 	}
 	return core.StatusSetElementsX(status, datatype, count)
+}
+
+//export isthmus_Status_set_error
+func isthmus_Status_set_error(status uintptr, error int32) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.StatusSetError(status, error)
+		})
+	}
+	return core.StatusSetError(status, error)
+}
+
+//export isthmus_Status_set_source
+func isthmus_Status_set_source(status uintptr, source int32) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.StatusSetSource(status, source)
+		})
+	}
+	return core.StatusSetSource(status, source)
+}
+
+//export isthmus_Status_set_tag
+func isthmus_Status_set_tag(status uintptr, tag int32) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.StatusSetTag(status, tag)
+		})
+	}
+	return core.StatusSetTag(status, tag)
 }
 
 //export isthmus_T_category_changed

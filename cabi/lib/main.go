@@ -19,6 +19,10 @@ func init() {
 	core.Thread = func() uintptr { return uintptr(C.isthmus_thread()) }
 	core.Joined = func(rank int) { C.isthmus_joined(C.int(rank)) }
 	core.Left = func() { C.isthmus_left() }
+	core.AllocateMemory = func(size, alignment uintptr) uintptr {
+		return uintptr(C.isthmus_allocate(C.uintptr_t(size), C.uintptr_t(alignment)))
+	}
+	core.FreeMemory = func(address uintptr) { C.isthmus_free(C.uintptr_t(address)) }
 	core.CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
 		C.isthmus_call_user(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(in), C.uintptr_t(inout), C.int64_t(n), C.uintptr_t(datatype))
 	}

@@ -19,6 +19,7 @@ int32_t isthmus_Allgather(uintptr_t sendbuf, int64_t sendcount, uintptr_t sendty
 int32_t isthmus_Allgather_init(uintptr_t sendbuf, int64_t sendcount, uintptr_t sendtype, uintptr_t recvbuf, int64_t recvcount, uintptr_t recvtype, uintptr_t comm, uintptr_t info, uintptr_t request);
 int32_t isthmus_Allgatherv(uintptr_t sendbuf, int64_t sendcount, uintptr_t sendtype, uintptr_t recvbuf, uintptr_t recvcounts, uintptr_t displs, uintptr_t recvtype, uintptr_t comm, int32_t wide);
 int32_t isthmus_Allgatherv_init(uintptr_t sendbuf, int64_t sendcount, uintptr_t sendtype, uintptr_t recvbuf, uintptr_t recvcounts, uintptr_t displs, uintptr_t recvtype, uintptr_t comm, uintptr_t info, uintptr_t request, int32_t wide);
+int32_t isthmus_Alloc_mem(int64_t size, uintptr_t info, uintptr_t baseptr);
 int32_t isthmus_Allreduce(uintptr_t sendbuf, uintptr_t recvbuf, int64_t count, uintptr_t datatype, uintptr_t op, uintptr_t comm);
 int32_t isthmus_Allreduce_init(uintptr_t sendbuf, uintptr_t recvbuf, int64_t count, uintptr_t datatype, uintptr_t op, uintptr_t comm, uintptr_t info, uintptr_t request);
 int32_t isthmus_Alltoall(uintptr_t sendbuf, int64_t sendcount, uintptr_t sendtype, uintptr_t recvbuf, int64_t recvcount, uintptr_t recvtype, uintptr_t comm);
@@ -39,6 +40,7 @@ int32_t isthmus_Bsend_init(uintptr_t buf, int64_t count, uintptr_t datatype, int
 int32_t isthmus_Buffer_attach(uintptr_t buffer, int64_t size);
 int32_t isthmus_Buffer_detach(uintptr_t buffer_addr, uintptr_t size);
 int32_t isthmus_Buffer_flush(void);
+int32_t isthmus_Buffer_iflush(uintptr_t request);
 int32_t isthmus_Cancel(uintptr_t request);
 int32_t isthmus_Cart_coords(uintptr_t comm, int32_t rank, int32_t maxdims, uintptr_t coords);
 int32_t isthmus_Cart_create(uintptr_t comm_old, int32_t ndims, uintptr_t dims, uintptr_t periods, int32_t reorder, uintptr_t comm_cart);
@@ -71,6 +73,7 @@ int32_t isthmus_Comm_get_parent(uintptr_t parent);
 int32_t isthmus_Comm_group(uintptr_t comm, uintptr_t group);
 int32_t isthmus_Comm_idup(uintptr_t comm, uintptr_t newcomm, uintptr_t request);
 int32_t isthmus_Comm_idup_with_info(uintptr_t comm, uintptr_t info, uintptr_t newcomm, uintptr_t request);
+int32_t isthmus_Comm_iflush_buffer(uintptr_t comm, uintptr_t request);
 int32_t isthmus_Comm_rank(uintptr_t comm, uintptr_t rank);
 int32_t isthmus_Comm_remote_group(uintptr_t comm, uintptr_t group);
 int32_t isthmus_Comm_remote_size(uintptr_t comm, uintptr_t size);
@@ -93,6 +96,7 @@ int32_t isthmus_Error_string(int32_t errorcode, uintptr_t string, uintptr_t resu
 int32_t isthmus_Exscan(uintptr_t sendbuf, uintptr_t recvbuf, int64_t count, uintptr_t datatype, uintptr_t op, uintptr_t comm);
 int32_t isthmus_Exscan_init(uintptr_t sendbuf, uintptr_t recvbuf, int64_t count, uintptr_t datatype, uintptr_t op, uintptr_t comm, uintptr_t info, uintptr_t request);
 int32_t isthmus_Finalize(void);
+int32_t isthmus_Free_mem(uintptr_t base);
 int32_t isthmus_Gather(uintptr_t sendbuf, int64_t sendcount, uintptr_t sendtype, uintptr_t recvbuf, int64_t recvcount, uintptr_t recvtype, int32_t root, uintptr_t comm);
 int32_t isthmus_Gather_init(uintptr_t sendbuf, int64_t sendcount, uintptr_t sendtype, uintptr_t recvbuf, int64_t recvcount, uintptr_t recvtype, int32_t root, uintptr_t comm, uintptr_t info, uintptr_t request);
 int32_t isthmus_Gatherv(uintptr_t sendbuf, int64_t sendcount, uintptr_t sendtype, uintptr_t recvbuf, uintptr_t recvcounts, uintptr_t displs, uintptr_t recvtype, int32_t root, uintptr_t comm, int32_t wide);
@@ -229,9 +233,15 @@ int32_t isthmus_Ssend(uintptr_t buf, int64_t count, uintptr_t datatype, int32_t 
 int32_t isthmus_Ssend_init(uintptr_t buf, int64_t count, uintptr_t datatype, int32_t dest, int32_t tag, uintptr_t comm, uintptr_t request);
 int32_t isthmus_Start(uintptr_t request);
 int32_t isthmus_Startall(int32_t count, uintptr_t array_of_requests);
+int32_t isthmus_Status_get_error(uintptr_t status, uintptr_t error);
+int32_t isthmus_Status_get_source(uintptr_t status, uintptr_t source);
+int32_t isthmus_Status_get_tag(uintptr_t status, uintptr_t tag);
 int32_t isthmus_Status_set_cancelled(uintptr_t status, int32_t flag);
 int32_t isthmus_Status_set_elements(uintptr_t status, uintptr_t datatype, int64_t count);
 int32_t isthmus_Status_set_elements_x(uintptr_t status, uintptr_t datatype, int64_t count);
+int32_t isthmus_Status_set_error(uintptr_t status, int32_t error);
+int32_t isthmus_Status_set_source(uintptr_t status, int32_t source);
+int32_t isthmus_Status_set_tag(uintptr_t status, int32_t tag);
 int32_t isthmus_T_category_changed(uintptr_t update_number);
 int32_t isthmus_T_category_get_categories(int32_t cat_index, int32_t len, uintptr_t indices);
 int32_t isthmus_T_category_get_cvars(int32_t cat_index, int32_t len, uintptr_t indices);

@@ -951,7 +951,8 @@ int MPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype
 
 int PMPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr)
 {
-	isthmus_missing("MPI_Alloc_mem");
+	isthmus_enter("MPI_Alloc_mem");
+	return from_error(isthmus_Alloc_mem(size, to_info(info), (uintptr_t)baseptr));
 }
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr) __attribute__((weak, alias("PMPI_Alloc_mem")));
 
@@ -1257,7 +1258,11 @@ int MPI_Buffer_flush(void) __attribute__((weak, alias("PMPI_Buffer_flush")));
 
 int PMPI_Buffer_iflush(MPI_Request *request)
 {
-	isthmus_missing("MPI_Buffer_iflush");
+	isthmus_enter("MPI_Buffer_iflush");
+	uintptr_t abi_request = to_request(*request);
+	int outcome = from_error(isthmus_Buffer_iflush((uintptr_t)&abi_request));
+	*request = from_request(abi_request);
+	return outcome;
 }
 int MPI_Buffer_iflush(MPI_Request *request) __attribute__((weak, alias("PMPI_Buffer_iflush")));
 
@@ -1605,7 +1610,11 @@ int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI
 
 int PMPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request)
 {
-	isthmus_missing("MPI_Comm_iflush_buffer");
+	isthmus_enter("MPI_Comm_iflush_buffer");
+	uintptr_t abi_request = to_request(*request);
+	int outcome = from_error(isthmus_Comm_iflush_buffer(to_comm(comm), (uintptr_t)&abi_request));
+	*request = from_request(abi_request);
+	return outcome;
 }
 int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Comm_iflush_buffer")));
 
@@ -2404,7 +2413,8 @@ int MPI_Finalized(int *flag) __attribute__((weak, alias("PMPI_Finalized")));
 
 int PMPI_Free_mem(void *base)
 {
-	isthmus_missing("MPI_Free_mem");
+	isthmus_enter("MPI_Free_mem");
+	return from_error(isthmus_Free_mem((uintptr_t)base));
 }
 int MPI_Free_mem(void *base) __attribute__((weak, alias("PMPI_Free_mem")));
 
@@ -4728,19 +4738,34 @@ int MPI_Startall(int count, MPI_Request array_of_requests[]) __attribute__((weak
 
 int PMPI_Status_get_error(const MPI_Status *status, int *error)
 {
-	isthmus_missing("MPI_Status_get_error");
+	isthmus_enter("MPI_Status_get_error");
+	MPI_ABI_Status abi_status;
+	int32_t abi_error = to_error(*error);
+	int outcome = from_error(isthmus_Status_get_error(to_status(status, &abi_status), (uintptr_t)&abi_error));
+	*error = from_error(abi_error);
+	return outcome;
 }
 int MPI_Status_get_error(const MPI_Status *status, int *error) __attribute__((weak, alias("PMPI_Status_get_error")));
 
 int PMPI_Status_get_source(const MPI_Status *status, int *source)
 {
-	isthmus_missing("MPI_Status_get_source");
+	isthmus_enter("MPI_Status_get_source");
+	MPI_ABI_Status abi_status;
+	int32_t abi_source = to_rank(*source);
+	int outcome = from_error(isthmus_Status_get_source(to_status(status, &abi_status), (uintptr_t)&abi_source));
+	*source = from_rank(abi_source);
+	return outcome;
 }
 int MPI_Status_get_source(const MPI_Status *status, int *source) __attribute__((weak, alias("PMPI_Status_get_source")));
 
 int PMPI_Status_get_tag(const MPI_Status *status, int *tag)
 {
-	isthmus_missing("MPI_Status_get_tag");
+	isthmus_enter("MPI_Status_get_tag");
+	MPI_ABI_Status abi_status;
+	int32_t abi_tag = to_tag(*tag);
+	int outcome = from_error(isthmus_Status_get_tag(to_status(status, &abi_status), (uintptr_t)&abi_tag));
+	*tag = from_tag(abi_tag);
+	return outcome;
 }
 int MPI_Status_get_tag(const MPI_Status *status, int *tag) __attribute__((weak, alias("PMPI_Status_get_tag")));
 
@@ -4786,19 +4811,31 @@ int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype datatype, MPI_Cou
 
 int PMPI_Status_set_error(MPI_Status *status, int error)
 {
-	isthmus_missing("MPI_Status_set_error");
+	isthmus_enter("MPI_Status_set_error");
+	MPI_ABI_Status abi_status;
+	int outcome = from_error(isthmus_Status_set_error(to_status(status, &abi_status), to_error(error)));
+	from_status(status, &abi_status);
+	return outcome;
 }
 int MPI_Status_set_error(MPI_Status *status, int error) __attribute__((weak, alias("PMPI_Status_set_error")));
 
 int PMPI_Status_set_source(MPI_Status *status, int source)
 {
-	isthmus_missing("MPI_Status_set_source");
+	isthmus_enter("MPI_Status_set_source");
+	MPI_ABI_Status abi_status;
+	int outcome = from_error(isthmus_Status_set_source(to_status(status, &abi_status), to_rank(source)));
+	from_status(status, &abi_status);
+	return outcome;
 }
 int MPI_Status_set_source(MPI_Status *status, int source) __attribute__((weak, alias("PMPI_Status_set_source")));
 
 int PMPI_Status_set_tag(MPI_Status *status, int tag)
 {
-	isthmus_missing("MPI_Status_set_tag");
+	isthmus_enter("MPI_Status_set_tag");
+	MPI_ABI_Status abi_status;
+	int outcome = from_error(isthmus_Status_set_tag(to_status(status, &abi_status), to_tag(tag)));
+	from_status(status, &abi_status);
+	return outcome;
 }
 int MPI_Status_set_tag(MPI_Status *status, int tag) __attribute__((weak, alias("PMPI_Status_set_tag")));
 
