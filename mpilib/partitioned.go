@@ -80,6 +80,20 @@ func statusOf(st partitioned.Status) Status {
 	return Status{Source: st.Source, Tag: st.Tag, Count: st.Count, Bytes: st.Bytes}
 }
 
+// background returns a Request that is complete when wait has returned, which it does when the world ends at the latest.
+func (t transfer) background(name string, wait func(context.Context) (partitioned.Status, error)) *Request {
+	calls := &t.comm.world.calls
+	r, complete := grequest(t.comm, name)
+	end := func() {
+		st, err := wait(calls.Life)
+		complete(statusOf(st), err)
+	}
+	if !calls.Start(end) {
+		end()
+	}
+	return r
+}
+
 // PartitionedSend is the sending end of a partitioned transfer. It is inactive until Start, and
 // after its completion. Safe for concurrent use: different goroutines may release partitions.
 type PartitionedSend struct {
@@ -160,6 +174,10 @@ func (s *PartitionedSend) Test() (st Status, done bool, err error) {
 	return statusOf(got), done, s.what.inPartitioned("Wait", err)
 }
 
+// Request returns a Request of the active round, for Waitall and similar calls. It ends the round as Wait does, when the round is
+// over, and so is called once per round.
+func (s *PartitionedSend) Request() *Request { return s.what.background("Psend", s.send.Wait) }
+
 // Free releases the send (MPI_Request_free). It returns ErrActive while a round is active.
 func (s *PartitionedSend) Free() error { return s.what.freed(s.send.Free()) }
 
@@ -230,6 +248,9 @@ func (r *PartitionedRecv) Test() (st Status, done bool, err error) {
 	got, done, err := r.recv.Test()
 	return statusOf(got), done, r.what.inPartitioned("Wait", err)
 }
+
+// Request is PartitionedSend.Request for a receive. Once it is complete, all partitions count as arrived.
+func (r *PartitionedRecv) Request() *Request { return r.what.background("Precv", r.recv.Wait) }
 
 // Free releases the receive (MPI_Request_free). It returns ErrActive while a round is active. A
 // send that it has not matched yet still matches it, and no other receive.

@@ -499,6 +499,46 @@ func TestStandard_4_2_States(t *testing.T) {
 	})
 }
 
+// 4.2 and 3.7.5: partitioned transfers are waited for and tested among others, and have their status there.
+func TestStandard_4_2_Requests(t *testing.T) {
+	parallel(t)
+	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
+		out, in, plain := []int{1, 2}, []int{0, 0}, []int{0}
+		return sends(c, PartOf(out), 2, 0, 5, func(s *PartitionedSend) error {
+			return receives(c, PartOf(in), 1, 0, 5, func(r *PartitionedRecv) error {
+				for round := range 2 {
+					if err := errors.Join(s.Start(), r.Start()); err != nil {
+						return err
+					}
+					requests := []*Request{s.Request(), r.Request(), Irecv(c, plain, 0, 1)}
+					if _, _, done, err := Testany(requests...); done || err != nil {
+						return fmt.Errorf("one is complete, %w", err)
+					}
+					if err := Send(ctx, c, []int{3}, 0, 1); err != nil {
+						return err
+					}
+					if i, _, err := Waitany(ctx, requests...); i != 2 || err != nil {
+						return fmt.Errorf("request %d, %w", i, err)
+					}
+					out[0] = 10 * round
+					if err := s.PreadyRange(0, 1); err != nil {
+						return err
+					}
+					want := Status{Source: 0, Tag: 5, Count: 16, Bytes: 16}
+					statuses, err := Waitall(ctx, requests[:2]...)
+					if statuses[0] != want || statuses[1].Bytes != 16 || statuses[1].Tag != 5 || err != nil {
+						return fmt.Errorf("%+v, %w", statuses, err)
+					}
+					if err := equal("in", in, out); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	})
+}
+
 func wasDone(done bool, err error) error {
 	if !done && err == nil {
 		return errors.New("not done")
@@ -596,7 +636,7 @@ func TestStandard_4_2_Communicators(t *testing.T) {
 	})
 }
 
-// A receive that is never matched does not prevent Finalize, and fails then.
+// A receive that is never matched, or a send that is never released, does not prevent Finalize, and fails then.
 func TestPartitionedFinalize(t *testing.T) {
 	var left *PartitionedRecv
 	TestWorld(t, 1, func(ctx context.Context, c *Comm) (err error) {
@@ -607,5 +647,18 @@ func TestPartitionedFinalize(t *testing.T) {
 	})
 	if _, err := left.Wait(t.Context()); !errors.Is(err, ErrFinalized) {
 		t.Errorf("got %v", err)
+	}
+	var request *Request
+	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+		s, err := PsendInit(c, []int{1}, 1, 0, 5)
+		if err != nil {
+			return err
+		}
+		err = s.Start()
+		request = s.Request()
+		return err
+	})
+	if _, err := request.Wait(t.Context()); !errors.Is(err, ErrFinalized) {
+		t.Errorf("its request: %v", err)
 	}
 }

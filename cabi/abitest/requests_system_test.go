@@ -11,6 +11,8 @@ func TestMatched(t *testing.T)          { passesWith(t, sizes, standardProgram(t
 func TestNonblocking(t *testing.T)      { passesWith(t, sizes, standardProgram(t, "nonblocking.c")) }
 func TestPersistent(t *testing.T)       { passesWith(t, sizes, standardProgram(t, "persistent.c")) }
 func TestFlushes(t *testing.T)          { passesWith(t, sizes, standardProgram(t, "flushes.c")) }
+func TestPartitioned(t *testing.T)      { passesWith(t, sizes, standardProgram(t, "partitioned.c")) }
 func TestMPICHMatched(t *testing.T)     { passesWith(t, sizes, mpichProgram(t, "matched.c")) }
 func TestMPICHNonblocking(t *testing.T) { passesWith(t, sizes, mpichProgram(t, "nonblocking.c")) }
 func TestMPICHPersistent(t *testing.T)  { passesWith(t, sizes, mpichProgram(t, "persistent.c")) }
+func TestMPICHPartitioned(t *testing.T) { passesWith(t, sizes, mpichProgram(t, "partitioned.c")) }

@@ -186,7 +186,7 @@ func Ibsend(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, o
 func BsendInit(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, out uintptr) int32 {
 	return onPart("MPI_Bsend_init", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		store(out, requests.add(&request{
-			comm: c, repeated: c.SendInit(mpilib.Part{}, mpilib.ProcNull, 0),
+			comm: c, repeated: c.SendInit(mpilib.Part{}, mpilib.ProcNull, 0).KeepActive(),
 			before: func() error { return c.bsend(p, rankOf(dest), tagOf(tag)) },
 		}))
 		return nil

@@ -69,6 +69,7 @@ var classes = []struct {
 	{mpilib.ErrName, errName},
 	{mpilib.ErrService, errService},
 	{mpilib.ErrActive, errRequest},
+	{mpilib.ErrInactive, errRequest},
 	{mpilib.ErrArg, errArg},
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/mpilib"
@@ -10,11 +11,24 @@ import (
 type request struct {
 	comm     *communicator
 	once     *mpilib.Request
-	repeated *mpilib.Persistent
+	repeated repeatable
 	before   func() error // of a buffered send: what each start does first; otherwise nil
 
-	collective bool // a collective call, which cannot be cancelled, nor freed while it is active
-	user       bool // which calls a function of the program's
+	held string // what it is, where it can be neither cancelled, nor freed while it is active; otherwise ""
+	user bool   // it calls a function of the program's
+}
+
+// What is held.
+const (
+	aCollectiveCall      = "a collective call"
+	aPartitionedTransfer = "a partitioned transfer"
+)
+
+// repeatable is what is started repeatedly.
+type repeatable interface {
+	Start() error
+	Request() *mpilib.Request                    // nil if it is not active
+	Wait(context.Context) (mpilib.Status, error) // after which it is not active
 }
 
 var requests objects[*request]
@@ -108,8 +122,13 @@ func RequestFree(request uintptr) int32 {
 	if err != nil || q == nil {
 		return onWorld("MPI_Request_free", failure(errRequest, "%#x is no request", handle))
 	}
-	if q.collective && q.pending() != nil {
-		return q.comm.result("MPI_Request_free", failure(errRequest, "a collective call is active; wait for it"))
+	if q.held != "" && q.pending() != nil {
+		return q.comm.result("MPI_Request_free", failure(errRequest, "%s is active; wait for it", q.held))
+	}
+	if p, ok := q.repeated.(*partitioned); ok {
+		if err := p.Free(); err != nil {
+			return q.comm.result("MPI_Request_free", err)
+		}
 	}
 	q.release()
 	requests.remove(handle)
@@ -135,8 +154,8 @@ func (q *request) release() {
 // Cancel cancels a transfer if possible; it still has to be completed.
 func Cancel(request uintptr) int32 {
 	q, err := requestOf(load[uintptr](request))
-	if err == nil && q != nil && q.collective {
-		return q.comm.result("MPI_Cancel", failure(errRequest, "a collective call cannot be cancelled; wait for it"))
+	if err == nil && q != nil && q.held != "" {
+		return q.comm.result("MPI_Cancel", failure(errRequest, "%s cannot be cancelled; wait for it", q.held))
 	}
 	if r := q.pending(); err == nil && r != nil {
 		return q.comm.result("MPI_Cancel", r.Cancel())

@@ -15,7 +15,7 @@ func start(call string, transfer func(*mpilib.Comm, mpilib.Part, int, int) *mpil
 func prepare(call string, transfer func(*mpilib.Comm, mpilib.Part, int, int) *mpilib.Persistent,
 	buf uintptr, count int64, datatype uintptr, peer, tag int32, comm, out uintptr) int32 {
 	return onPart(call, buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
-		store(out, requests.add(&request{comm: c, repeated: transfer(c.Comm, p, rankOf(peer), tagOf(tag))}))
+		store(out, requests.add(&request{comm: c, repeated: transfer(c.Comm, p, rankOf(peer), tagOf(tag)).KeepActive()}))
 		return nil
 	})
 }
@@ -106,7 +106,7 @@ func startAll(call string, count int32, addresses uintptr) int32 {
 	return success
 }
 
-// start starts a prepared transfer.
+// start starts a prepared transfer or collective call.
 func (q *request) start() error {
 	if q.before != nil {
 		if err := q.before(); err != nil {
@@ -116,7 +116,7 @@ func (q *request) start() error {
 	if q.user {
 		reducing.Add(1)
 	}
-	err := q.repeated.KeepActive().Start()
+	err := q.repeated.Start()
 	if err != nil && q.user {
 		reducing.Add(-1)
 	}

@@ -1933,6 +1933,16 @@ func isthmus_Pack_size(incount int64, datatype uintptr, comm uintptr, size uintp
 	return core.PackSize(incount, datatype, comm, size)
 }
 
+//export isthmus_Parrived
+func isthmus_Parrived(request uintptr, partition int32, flag uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.Parrived(request, partition, flag)
+		})
+	}
+	return core.Parrived(request, partition, flag)
+}
+
 //export isthmus_Pcontrol
 func isthmus_Pcontrol(level int32) int32 {
 	if core.HasCallbacks() {
@@ -1943,6 +1953,46 @@ func isthmus_Pcontrol(level int32) int32 {
 	return core.Pcontrol(level)
 }
 
+//export isthmus_Pready
+func isthmus_Pready(partition int32, request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.Pready(partition, request)
+		})
+	}
+	return core.Pready(partition, request)
+}
+
+//export isthmus_Pready_list
+func isthmus_Pready_list(length int32, array_of_partitions uintptr, request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.PreadyList(length, array_of_partitions, request)
+		})
+	}
+	return core.PreadyList(length, array_of_partitions, request)
+}
+
+//export isthmus_Pready_range
+func isthmus_Pready_range(partition_low int32, partition_high int32, request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.PreadyRange(partition_low, partition_high, request)
+		})
+	}
+	return core.PreadyRange(partition_low, partition_high, request)
+}
+
+//export isthmus_Precv_init
+func isthmus_Precv_init(buf uintptr, partitions int32, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, info uintptr, request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.PrecvInit(buf, partitions, count, datatype, dest, tag, comm, info, request)
+		})
+	}
+	return core.PrecvInit(buf, partitions, count, datatype, dest, tag, comm, info, request)
+}
+
 //export isthmus_Probe
 func isthmus_Probe(source int32, tag int32, comm uintptr, status uintptr) int32 {
 	if core.HasCallbacks() {
@@ -1951,6 +2001,16 @@ func isthmus_Probe(source int32, tag int32, comm uintptr, status uintptr) int32 
 		})
 	}
 	return core.Probe(source, tag, comm, status)
+}
+
+//export isthmus_Psend_init
+func isthmus_Psend_init(buf uintptr, partitions int32, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, info uintptr, request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.PsendInit(buf, partitions, count, datatype, dest, tag, comm, info, request)
+		})
+	}
+	return core.PsendInit(buf, partitions, count, datatype, dest, tag, comm, info, request)
 }
 
 //export isthmus_Query_thread

@@ -197,8 +197,14 @@ int32_t isthmus_Pack(uintptr_t inbuf, int64_t incount, uintptr_t datatype, uintp
 int32_t isthmus_Pack_external(uintptr_t datarep, uintptr_t inbuf, int64_t incount, uintptr_t datatype, uintptr_t outbuf, int64_t outsize, uintptr_t position);
 int32_t isthmus_Pack_external_size(uintptr_t datarep, int64_t incount, uintptr_t datatype, uintptr_t size);
 int32_t isthmus_Pack_size(int64_t incount, uintptr_t datatype, uintptr_t comm, uintptr_t size);
+int32_t isthmus_Parrived(uintptr_t request, int32_t partition, uintptr_t flag);
 int32_t isthmus_Pcontrol(int32_t level);
+int32_t isthmus_Pready(int32_t partition, uintptr_t request);
+int32_t isthmus_Pready_list(int32_t length, uintptr_t array_of_partitions, uintptr_t request);
+int32_t isthmus_Pready_range(int32_t partition_low, int32_t partition_high, uintptr_t request);
+int32_t isthmus_Precv_init(uintptr_t buf, int32_t partitions, int64_t count, uintptr_t datatype, int32_t dest, int32_t tag, uintptr_t comm, uintptr_t info, uintptr_t request);
 int32_t isthmus_Probe(int32_t source, int32_t tag, uintptr_t comm, uintptr_t status);
+int32_t isthmus_Psend_init(uintptr_t buf, int32_t partitions, int64_t count, uintptr_t datatype, int32_t dest, int32_t tag, uintptr_t comm, uintptr_t info, uintptr_t request);
 int32_t isthmus_Query_thread(uintptr_t provided);
 int32_t isthmus_Recv(uintptr_t buf, int64_t count, uintptr_t datatype, int32_t source, int32_t tag, uintptr_t comm, uintptr_t status);
 int32_t isthmus_Recv_init(uintptr_t buf, int64_t count, uintptr_t datatype, int32_t source, int32_t tag, uintptr_t comm, uintptr_t request);

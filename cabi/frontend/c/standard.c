@@ -2640,7 +2640,8 @@ int MPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI
 
 int PMPI_Parrived(MPI_Request request, int partition, int *flag)
 {
-	isthmus_missing("MPI_Parrived");
+	isthmus_enter("MPI_Parrived");
+	return isthmus_Parrived((uintptr_t)request, partition, (uintptr_t)flag);
 }
 int MPI_Parrived(MPI_Request request, int partition, int *flag) __attribute__((weak, alias("PMPI_Parrived")));
 
@@ -2653,31 +2654,36 @@ int MPI_Pcontrol(const int level, ...) __attribute__((weak, alias("PMPI_Pcontrol
 
 int PMPI_Pready(int partition, MPI_Request request)
 {
-	isthmus_missing("MPI_Pready");
+	isthmus_enter("MPI_Pready");
+	return isthmus_Pready(partition, (uintptr_t)request);
 }
 int MPI_Pready(int partition, MPI_Request request) __attribute__((weak, alias("PMPI_Pready")));
 
 int PMPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request)
 {
-	isthmus_missing("MPI_Pready_list");
+	isthmus_enter("MPI_Pready_list");
+	return isthmus_Pready_list(length, (uintptr_t)array_of_partitions, (uintptr_t)request);
 }
 int MPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request) __attribute__((weak, alias("PMPI_Pready_list")));
 
 int PMPI_Pready_range(int partition_low, int partition_high, MPI_Request request)
 {
-	isthmus_missing("MPI_Pready_range");
+	isthmus_enter("MPI_Pready_range");
+	return isthmus_Pready_range(partition_low, partition_high, (uintptr_t)request);
 }
 int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request) __attribute__((weak, alias("PMPI_Pready_range")));
 
 int PMPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
-	isthmus_missing("MPI_Precv_init");
+	isthmus_enter("MPI_Precv_init");
+	return isthmus_Precv_init((uintptr_t)buf, partitions, count, (uintptr_t)datatype, dest, tag, (uintptr_t)comm, (uintptr_t)info, (uintptr_t)request);
 }
 int MPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Precv_init")));
 
 int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
-	isthmus_missing("MPI_Precv_init_c");
+	isthmus_enter("MPI_Precv_init_c");
+	return isthmus_Precv_init((uintptr_t)buf, partitions, count, (uintptr_t)datatype, dest, tag, (uintptr_t)comm, (uintptr_t)info, (uintptr_t)request);
 }
 int MPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Precv_init_c")));
 
@@ -2690,13 +2696,15 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) __attribut
 
 int PMPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
-	isthmus_missing("MPI_Psend_init");
+	isthmus_enter("MPI_Psend_init");
+	return isthmus_Psend_init((uintptr_t)buf, partitions, count, (uintptr_t)datatype, dest, tag, (uintptr_t)comm, (uintptr_t)info, (uintptr_t)request);
 }
 int MPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Psend_init")));
 
 int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
-	isthmus_missing("MPI_Psend_init_c");
+	isthmus_enter("MPI_Psend_init_c");
+	return isthmus_Psend_init((uintptr_t)buf, partitions, count, (uintptr_t)datatype, dest, tag, (uintptr_t)comm, (uintptr_t)info, (uintptr_t)request);
 }
 int MPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Psend_init_c")));
 
