@@ -12,7 +12,9 @@ func TestNonblocking(t *testing.T)      { passesWith(t, sizes, standardProgram(t
 func TestPersistent(t *testing.T)       { passesWith(t, sizes, standardProgram(t, "persistent.c")) }
 func TestFlushes(t *testing.T)          { passesWith(t, sizes, standardProgram(t, "flushes.c")) }
 func TestPartitioned(t *testing.T)      { passesWith(t, sizes, standardProgram(t, "partitioned.c")) }
+func TestGrequests(t *testing.T)        { passesWith(t, sizes, standardProgram(t, "grequests.c")) }
 func TestMPICHMatched(t *testing.T)     { passesWith(t, sizes, mpichProgram(t, "matched.c")) }
 func TestMPICHNonblocking(t *testing.T) { passesWith(t, sizes, mpichProgram(t, "nonblocking.c")) }
 func TestMPICHPersistent(t *testing.T)  { passesWith(t, sizes, mpichProgram(t, "persistent.c")) }
 func TestMPICHPartitioned(t *testing.T) { passesWith(t, sizes, mpichProgram(t, "partitioned.c")) }
+func TestMPICHGrequests(t *testing.T)   { passesWith(t, sizes, mpichProgram(t, "grequests.c")) }

@@ -5,13 +5,20 @@ import "github.com/isthmus-grid/isthmus/mpilib"
 // Requests stay as they are in these calls, with their handles; what a complete transfer received is in its place (MPI-5.0,
 // section 3.7.6).
 
-// status returns whether a request is complete, and its status and error.
-func (q *request) status() (st mpilib.Status, done bool, err error) {
-	r := q.pending()
-	if r == nil {
-		return empty, true, nil
+// status returns whether a request is complete, stores its status if so, and returns its error.
+func (q *request) status(address uintptr) (done bool, err error) {
+	st, done := empty, true
+	if r := q.pending(); r != nil {
+		st, done, err = r.Test()
 	}
-	return r.Test()
+	if !done {
+		return false, err
+	}
+	storeStatus(address, st)
+	if q != nil && q.generalized != nil {
+		err = q.generalized.describe(address)
+	}
+	return true, err
 }
 
 // RequestGetStatus is Test that leaves the request as it is.
@@ -20,13 +27,9 @@ func RequestGetStatus(request, flag, status uintptr) int32 {
 	if err != nil {
 		return onWorld("MPI_Request_get_status", err)
 	}
-	st, done, err := q.status()
+	done, err := q.status(status)
 	store(flag, logicalOf(done))
-	if !done {
-		return success
-	}
-	storeStatus(status, st)
-	if err != nil {
+	if done && err != nil {
 		return q.comm.result("MPI_Request_get_status", err)
 	}
 	return success
@@ -52,17 +55,17 @@ func RequestGetStatusAny(count int32, requests, index, flag, status uintptr) int
 	if err != nil {
 		return onWorld("MPI_Request_get_status_any", err)
 	}
-	i, st, done, err := mpilib.Testany(l.active...)
+	i, _, done, _ := mpilib.Testany(l.active...)
 	store(flag, logicalOf(done))
 	if i == mpilib.Undefined {
 		store(index, undefined)
-	} else {
-		store(index, int32(i))
+		if done {
+			storeStatus(status, empty)
+		}
+		return success
 	}
-	if done {
-		storeStatus(status, st)
-	}
-	if err != nil {
+	store(index, int32(i))
+	if _, err := l.all[i].status(status); err != nil {
 		return l.all[i].comm.result(l.call, err)
 	}
 	return success
@@ -78,8 +81,8 @@ func RequestGetStatusSome(incount int32, requests, outcount, indices, statuses u
 	return l.reportSome(done, outcount, indices, statuses, l.statusOf)
 }
 
-// statusOf is the status of the i-th request, which is complete.
-func (l *list) statusOf(i int) (mpilib.Status, error) {
-	st, _, err := l.all[i].status()
-	return st, err
+// statusOf stores the status of the i-th request, which is complete.
+func (l *list) statusOf(i int, status uintptr) error {
+	_, err := l.all[i].status(status)
+	return err
 }

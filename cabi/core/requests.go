@@ -16,6 +16,8 @@ type request struct {
 
 	held string // what it is, where it can be neither cancelled, nor freed while it is active; otherwise ""
 	user bool   // it calls a function of the program's
+
+	generalized *generalized // whose completion once is; otherwise nil
 }
 
 // What is held.
@@ -56,35 +58,39 @@ func (q *request) pending() *mpilib.Request {
 	return q.once
 }
 
-// complete waits for the transfer of the handle at an address, and releases it unless it can be
-// started again.
-func (q *request) complete(address uintptr) (st mpilib.Status, err error) {
+// complete waits for the transfer of the handle at an address, stores its status, and releases it unless
+// it can be started again.
+func (q *request) complete(address, status uintptr) (err error) {
+	st := empty
 	if q.pending() == nil {
-		return empty, nil
+		storeStatus(status, st)
+		return nil
 	}
 	if q.repeated != nil {
 		st, err = q.repeated.Wait(background)
 	} else {
 		st, err = q.once.Wait(background)
 	}
+	storeStatus(status, st)
 	if classOf(err) == errPending {
-		return st, err
+		return err
 	}
 	if q.user {
 		reducing.Add(-1)
+	}
+	if q.generalized != nil {
+		err = q.generalized.end(status)
 	}
 	if q.once != nil {
 		requests.remove(load[uintptr](address))
 		store(address, requestNull)
 	}
-	return st, err
+	return err
 }
 
 // finish completes a request, stores its status and passes on its error.
 func (q *request) finish(call string, address, status uintptr) int32 {
-	st, err := q.complete(address)
-	storeStatus(status, st)
-	if err != nil {
+	if err := q.complete(address, status); err != nil {
 		return q.comm.result(call, err)
 	}
 	return success
@@ -122,6 +128,14 @@ func RequestFree(request uintptr) int32 {
 	if err != nil || q == nil {
 		return onWorld("MPI_Request_free", failure(errRequest, "%#x is no request", handle))
 	}
+	if q.generalized != nil {
+		store(request, requestNull)
+		over, err := q.generalized.release()
+		if over {
+			requests.remove(handle)
+		}
+		return onWorld("MPI_Request_free", err)
+	}
 	if q.held != "" && q.pending() != nil {
 		return q.comm.result("MPI_Request_free", failure(errRequest, "%s is active; wait for it", q.held))
 	}
@@ -156,6 +170,9 @@ func Cancel(request uintptr) int32 {
 	q, err := requestOf(load[uintptr](request))
 	if err == nil && q != nil && q.held != "" {
 		return q.comm.result("MPI_Cancel", failure(errRequest, "%s cannot be cancelled; wait for it", q.held))
+	}
+	if err == nil && q != nil && q.generalized != nil {
+		return onWorld("MPI_Cancel", q.generalized.stop())
 	}
 	if r := q.pending(); err == nil && r != nil {
 		return q.comm.result("MPI_Cancel", r.Cancel())
@@ -206,17 +223,15 @@ func (l *list) finish(indices []int, statuses uintptr) int32 {
 }
 
 // complete completes the i-th request.
-func (l *list) complete(i int) (mpilib.Status, error) { return l.all[i].complete(l.address(i)) }
+func (l *list) complete(i int, status uintptr) error { return l.all[i].complete(l.address(i), status) }
 
-// report stores the results of the requests of some indices. If any has failed, the statuses have the errors (MPI-5.0,
+// report has result store the statuses of the requests of some indices. If any has failed, the statuses have the errors (MPI-5.0,
 // section 3.7.5).
-func (l *list) report(indices []int, statuses uintptr, result func(i int) (mpilib.Status, error)) int32 {
+func (l *list) report(indices []int, statuses uintptr, result func(i int, status uintptr) error) int32 {
 	results := make([]error, len(indices))
 	failed := -1
 	for j, i := range indices {
-		st, err := result(i)
-		storeStatus(at(statuses, j), st)
-		if results[j] = err; err != nil {
+		if results[j] = result(i, at(statuses, j)); results[j] != nil {
 			failed = j
 		}
 	}
@@ -322,7 +337,7 @@ func Testsome(incount int32, requests, outcount, indices, statuses uintptr) int3
 }
 
 // reportSome is report that stores the number of the requests and their indices, too.
-func (l *list) reportSome(done []int, outcount, indices, statuses uintptr, result func(i int) (mpilib.Status, error)) int32 {
+func (l *list) reportSome(done []int, outcount, indices, statuses uintptr, result func(i int, status uintptr) error) int32 {
 	if !l.isActive() {
 		store(outcount, undefined)
 		return success

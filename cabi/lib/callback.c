@@ -30,6 +30,11 @@ void isthmus_call_user(uintptr_t caller, uintptr_t function, uintptr_t in, uintp
 	((void (*)(uintptr_t, uintptr_t, uintptr_t, int64_t, uintptr_t))caller)(function, in, inout, n, datatype);
 }
 
+int32_t isthmus_call_grequest(uintptr_t caller, uintptr_t function, uintptr_t extra, uintptr_t argument)
+{
+	return ((int32_t (*)(uintptr_t, uintptr_t, uintptr_t))caller)(function, extra, argument);
+}
+
 void isthmus_call_errhandler(uintptr_t caller, uintptr_t function, uintptr_t handle, int32_t code)
 {
 	((void (*)(uintptr_t, uintptr_t, int32_t))caller)(function, handle, code);

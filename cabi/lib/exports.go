@@ -1118,6 +1118,26 @@ func isthmus_Graphdims_get(comm uintptr, nnodes uintptr, nedges uintptr) int32 {
 	return core.GraphdimsGet(comm, nnodes, nedges)
 }
 
+//export isthmus_Grequest_complete
+func isthmus_Grequest_complete(request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.GrequestComplete(request)
+		})
+	}
+	return core.GrequestComplete(request)
+}
+
+//export isthmus_Grequest_start
+func isthmus_Grequest_start(query_fn uintptr, query_fn_caller uintptr, free_fn uintptr, free_fn_caller uintptr, cancel_fn uintptr, cancel_fn_caller uintptr, extra_state uintptr, request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.GrequestStart(query_fn, query_fn_caller, free_fn, free_fn_caller, cancel_fn, cancel_fn_caller, extra_state, request)
+		})
+	}
+	return core.GrequestStart(query_fn, query_fn_caller, free_fn, free_fn_caller, cancel_fn, cancel_fn_caller, extra_state, request)
+}
+
 //export isthmus_Group_compare
 func isthmus_Group_compare(group1 uintptr, group2 uintptr, result uintptr) int32 {
 	if core.HasCallbacks() {

@@ -26,6 +26,9 @@ func init() {
 	core.CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
 		C.isthmus_call_user(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(in), C.uintptr_t(inout), C.int64_t(n), C.uintptr_t(datatype))
 	}
+	core.CallGrequest = func(caller, function, extra, argument uintptr) int32 {
+		return int32(C.isthmus_call_grequest(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(extra), C.uintptr_t(argument)))
+	}
 	core.CallErrhandler = func(caller, function, handle uintptr, code int32) {
 		C.isthmus_call_errhandler(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(handle), C.int32_t(code))
 	}

@@ -115,6 +115,8 @@ int32_t isthmus_Graph_map(uintptr_t comm, int32_t nnodes, uintptr_t indx, uintpt
 int32_t isthmus_Graph_neighbors(uintptr_t comm, int32_t rank, int32_t maxneighbors, uintptr_t neighbors);
 int32_t isthmus_Graph_neighbors_count(uintptr_t comm, int32_t rank, uintptr_t nneighbors);
 int32_t isthmus_Graphdims_get(uintptr_t comm, uintptr_t nnodes, uintptr_t nedges);
+int32_t isthmus_Grequest_complete(uintptr_t request);
+int32_t isthmus_Grequest_start(uintptr_t query_fn, uintptr_t query_fn_caller, uintptr_t free_fn, uintptr_t free_fn_caller, uintptr_t cancel_fn, uintptr_t cancel_fn_caller, uintptr_t extra_state, uintptr_t request);
 int32_t isthmus_Group_compare(uintptr_t group1, uintptr_t group2, uintptr_t result);
 int32_t isthmus_Group_difference(uintptr_t group1, uintptr_t group2, uintptr_t newgroup);
 int32_t isthmus_Group_excl(uintptr_t group, int32_t n, uintptr_t ranks, uintptr_t newgroup);

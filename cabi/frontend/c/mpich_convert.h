@@ -225,6 +225,27 @@ static void __attribute__((unused)) call_user_function_c(uintptr_t fn, uintptr_t
 	((MPI_User_function_c *)fn)((void *)in, (void *)inout, &len, &type);
 }
 
+static int32_t __attribute__((unused)) call_grequest_query_function(uintptr_t fn, uintptr_t extra, uintptr_t abi)
+{
+	MPI_ABI_Status ignored = {-1, -2, 0, 0, 0, 0, {0, 0}}; /* of any source, with any tag */
+	MPI_ABI_Status *core = abi ? (MPI_ABI_Status *)abi : &ignored;
+	MPI_Status status;
+	status_from(&status, core);
+	int error = ((MPI_Grequest_query_function *)fn)((void *)extra, &status);
+	status_to(&status, core);
+	return to_error(error);
+}
+
+static int32_t __attribute__((unused)) call_grequest_free_function(uintptr_t fn, uintptr_t extra, uintptr_t unused)
+{
+	return to_error(((MPI_Grequest_free_function *)fn)((void *)extra));
+}
+
+static int32_t __attribute__((unused)) call_grequest_cancel_function(uintptr_t fn, uintptr_t extra, uintptr_t complete)
+{
+	return to_error(((MPI_Grequest_cancel_function *)fn)((void *)extra, (int)complete));
+}
+
 static void __attribute__((unused)) call_comm_errhandler_function(uintptr_t fn, uintptr_t handle, int32_t code)
 {
 	MPI_Comm comm = from_comm(handle);

@@ -1660,13 +1660,15 @@ int MPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges) __attribute__((we
 
 int PMPI_Grequest_complete(MPI_Request request)
 {
-	isthmus_missing("MPI_Grequest_complete");
+	isthmus_enter("MPI_Grequest_complete");
+	return isthmus_Grequest_complete((uintptr_t)request);
 }
 int MPI_Grequest_complete(MPI_Request request) __attribute__((weak, alias("PMPI_Grequest_complete")));
 
 int PMPI_Grequest_start(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request)
 {
-	isthmus_missing("MPI_Grequest_start");
+	isthmus_enter("MPI_Grequest_start");
+	return isthmus_Grequest_start((uintptr_t)query_fn, (uintptr_t)&call_grequest_query_function, (uintptr_t)free_fn, (uintptr_t)&call_grequest_free_function, (uintptr_t)cancel_fn, (uintptr_t)&call_grequest_cancel_function, (uintptr_t)extra_state, (uintptr_t)request);
 }
 int MPI_Grequest_start(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request) __attribute__((weak, alias("PMPI_Grequest_start")));
 

@@ -16,6 +16,22 @@ static void __attribute__((unused)) call_user_function_c(uintptr_t fn, uintptr_t
 	((MPI_User_function_c *)fn)((void *)in, (void *)inout, &len, &type);
 }
 
+static int32_t __attribute__((unused)) call_grequest_query_function(uintptr_t fn, uintptr_t extra, uintptr_t status)
+{
+	MPI_Status ignored = {MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, {0}};
+	return ((MPI_Grequest_query_function *)fn)((void *)extra, status ? (MPI_Status *)status : &ignored);
+}
+
+static int32_t __attribute__((unused)) call_grequest_free_function(uintptr_t fn, uintptr_t extra, uintptr_t unused)
+{
+	return ((MPI_Grequest_free_function *)fn)((void *)extra);
+}
+
+static int32_t __attribute__((unused)) call_grequest_cancel_function(uintptr_t fn, uintptr_t extra, uintptr_t complete)
+{
+	return ((MPI_Grequest_cancel_function *)fn)((void *)extra, (int)complete);
+}
+
 static void __attribute__((unused)) call_comm_errhandler_function(uintptr_t fn, uintptr_t handle, int32_t code)
 {
 	MPI_Comm comm = (MPI_Comm)handle;
