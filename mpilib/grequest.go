@@ -1,12 +1,21 @@
 package mpilib
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // GrequestStart returns a Request for work of the caller's, so that it can be waited for among others, and the function that
 // completes it with what Wait returns (MPI_Grequest_start, MPI_Grequest_complete; MPI-5.0, section 13.2). Any goroutine calls
-// that, once. The name is that of the work in errors. A Wait that is given up fails the Request, but does not end the work.
+// that, once. The name is that of the work in errors. A Wait that is given up, and Finalize, fail the Request, but do not end the
+// work.
 func (w *World) GrequestStart(name string) (r *Request, complete func(Status, error)) {
-	return grequest(w.Comm(), name)
+	r, finish := grequest(w.Comm(), name)
+	stop := context.AfterFunc(w.calls.Life, func() { finish(emptyStatus, ErrFinalized) })
+	return r, func(st Status, err error) {
+		stop()
+		finish(st, err)
+	}
 }
 
 // grequest is GrequestStart for work on c.

@@ -54,3 +54,17 @@ func TestGrequestGivenUp(t *testing.T) {
 		return expect(err, context.Canceled, "Work on world")
 	})
 }
+
+// Work that is never completed does not prevent Finalize, and fails then.
+func TestGrequestFinalize(t *testing.T) {
+	var left *Request
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 0 {
+			left, _ = c.world.GrequestStart("Work")
+		}
+		return nil
+	})
+	if _, err := left.Wait(t.Context()); !errors.Is(err, ErrFinalized) {
+		t.Errorf("got %v", err)
+	}
+}
