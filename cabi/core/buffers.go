@@ -185,12 +185,26 @@ func Ibsend(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, o
 // sent where it is started.
 func BsendInit(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, out uintptr) int32 {
 	return onPart("MPI_Bsend_init", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
-		store(out, requests.add(&request{
-			comm: c, repeated: c.SendInit(mpilib.Part{}, mpilib.ProcNull, 0).KeepActive(),
-			before: func() error { return c.bsend(p, rankOf(dest), tagOf(tag)) },
-		}))
+		store(out, requests.add(&request{comm: c, repeated: bufferedSend{
+			c.SendInit(mpilib.Part{}, mpilib.ProcNull, 0).KeepActive(),
+			func() error { return c.bsend(p, rankOf(dest), tagOf(tag)) },
+		}}))
 		return nil
 	})
+}
+
+// bufferedSend is a Bsend that is started repeatedly.
+type bufferedSend struct {
+	*mpilib.Persistent
+	send func() error
+}
+
+// Start sends the message.
+func (b bufferedSend) Start() error {
+	if err := b.send(); err != nil {
+		return err
+	}
+	return b.Persistent.Start()
 }
 
 // BufferAttach attaches memory for buffered sends.

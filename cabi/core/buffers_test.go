@@ -39,6 +39,10 @@ func TestBufferedSends(t *testing.T) {
 		}
 	}
 	check(t, "without a buffer", send(1, 1), errBuffer)
+	var repeated uintptr
+	check(t, "BsendInit", BsendInit(address(&out[0]), 1, typeByte, 0, 1, commWorld, address(&repeated)), success)
+	check(t, "Start without a buffer", Start(address(&repeated)), errBuffer)
+	check(t, "RequestFree", RequestFree(address(&repeated)), success)
 	roomFor(t, 2*large)
 	check(t, "another buffer", BufferAttach(address(&in[0]), 1), errBuffer)
 	out[0] = 41

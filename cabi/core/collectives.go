@@ -35,7 +35,7 @@ func nonblocking(call string, comm, out uintptr, d description) int32 {
 		if user {
 			reducing.Add(1)
 		}
-		store(out, requests.add(&request{comm: c, held: aCollectiveCall, user: user, once: made.Start()}))
+		store(out, requests.add(&request{comm: c, held: collectiveCall, user: user, once: made.Start()}))
 		return nil
 	})
 }
@@ -50,7 +50,7 @@ func persistent(call string, comm, info, out uintptr, d description) int32 {
 		if err != nil {
 			return err
 		}
-		store(out, requests.add(&request{comm: c, held: aCollectiveCall, user: user, repeated: made.Init().KeepActive()}))
+		store(out, requests.add(&request{comm: c, held: collectiveCall, user: user, repeated: made.Init().KeepActive()}))
 		return nil
 	})
 }

@@ -24,7 +24,7 @@ type end interface {
 // Start begins a round.
 func (p *partitioned) Start() error {
 	if p.current != nil {
-		return failure(errRequest, "%s is active; wait for it", aPartitionedTransfer)
+		return failure(errRequest, "%v is active; wait for it", partitionedTransfer)
 	}
 	err := p.end.Start()
 	if err == nil {
@@ -64,7 +64,7 @@ func preparePartitioned(call string, buf uintptr, partitions int32, count int64,
 		}
 		made, err := make(c, p)
 		if err == nil {
-			store(out, requests.add(&request{comm: c, held: aPartitionedTransfer, repeated: &partitioned{end: made}}))
+			store(out, requests.add(&request{comm: c, held: partitionedTransfer, repeated: &partitioned{end: made}}))
 		}
 		return err
 	})

@@ -9,22 +9,29 @@ import (
 
 // request is what a handle of a request names: a transfer or a collective call, or one that is started repeatedly.
 type request struct {
-	comm     *communicator
-	once     *mpilib.Request
-	repeated repeatable
-	before   func() error // of a buffered send: what each start does first; otherwise nil
-
-	held string // what it is, where it can be neither cancelled, nor freed while it is active; otherwise ""
-	user bool   // it calls a function of the program's
-
+	comm        *communicator
+	once        *mpilib.Request
+	repeated    repeatable
 	generalized *generalized // whose completion once is; otherwise nil
+
+	held held
+	user bool // it calls a function of the program's
 }
 
-// What is held.
+// held is what a request is of, where it can be neither cancelled, nor freed while it is active; otherwise 0.
+type held uint8
+
 const (
-	aCollectiveCall      = "a collective call"
-	aPartitionedTransfer = "a partitioned transfer"
+	collectiveCall held = iota + 1
+	partitionedTransfer
 )
+
+func (h held) String() string {
+	if h == collectiveCall {
+		return "a collective call"
+	}
+	return "a partitioned transfer"
+}
 
 // repeatable is what is started repeatedly.
 type repeatable interface {
@@ -136,8 +143,8 @@ func RequestFree(request uintptr) int32 {
 		}
 		return onWorld("MPI_Request_free", err)
 	}
-	if q.held != "" && q.pending() != nil {
-		return q.comm.result("MPI_Request_free", failure(errRequest, "%s is active; wait for it", q.held))
+	if q.held != 0 && q.pending() != nil {
+		return q.comm.result("MPI_Request_free", failure(errRequest, "%v is active; wait for it", q.held))
 	}
 	if p, ok := q.repeated.(*partitioned); ok {
 		if err := p.Free(); err != nil {
@@ -168,8 +175,8 @@ func (q *request) release() {
 // Cancel cancels a transfer if possible; it still has to be completed.
 func Cancel(request uintptr) int32 {
 	q, err := requestOf(load[uintptr](request))
-	if err == nil && q != nil && q.held != "" {
-		return q.comm.result("MPI_Cancel", failure(errRequest, "%s cannot be cancelled; wait for it", q.held))
+	if err == nil && q != nil && q.held != 0 {
+		return q.comm.result("MPI_Cancel", failure(errRequest, "%v cannot be cancelled; wait for it", q.held))
 	}
 	if err == nil && q != nil && q.generalized != nil {
 		return onWorld("MPI_Cancel", q.generalized.stop())

@@ -108,11 +108,6 @@ func startAll(call string, count int32, addresses uintptr) int32 {
 
 // start starts a prepared transfer or collective call.
 func (q *request) start() error {
-	if q.before != nil {
-		if err := q.before(); err != nil {
-			return err
-		}
-	}
 	if q.user {
 		reducing.Add(1)
 	}
