@@ -406,6 +406,38 @@ func TestDebugNoDeadlock(t *testing.T) {
 	})
 }
 
+// A process that waits for work of its own, or has a partitioned transfer under way while it computes, may still go on.
+func TestDebugNoDeadlockOfWork(t *testing.T) {
+	trace := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		out := listenFor("")
+		memoryWorld(t, 2, func(ctx context.Context, c *Comm) error {
+			if c.Rank() == 1 {
+				work, complete := c.world.GrequestStart("Work")
+				time.AfterFunc(5*debug.DefaultPatience, func() { complete(Status{}, nil) })
+				late := Irecv(c, make([]int, 1), 0, 4)
+				i, _, err := Waitany(ctx, work, late)
+				if i != 0 || err != nil {
+					return fmt.Errorf("request %d, %w", i, err)
+				}
+				return receives(c, PartOf(make([]int, 1)), 1, 0, 5, func(r *PartitionedRecv) error {
+					err := r.Start()
+					parts := r.Request()
+					time.Sleep(5 * debug.DefaultPatience) // computes
+					return errors.Join(err, Send(ctx, c, []int{1}, 0, 3), second(late.Wait(ctx)), second(parts.Wait(ctx)))
+				})
+			}
+			_, err := Recv(ctx, c, make([]int, 1), 1, 3)
+			return errors.Join(err, Send(ctx, c, []int{1}, 1, 4), sends(c, PartOf([]int{1}), 1, 1, 5, func(s *PartitionedSend) error {
+				return errors.Join(s.Start(), s.Pready(0), second(s.Wait(ctx)))
+			}))
+		}, nil, WithDebug(out), WithTrace(trace))
+		if out.String() != "" {
+			t.Errorf("%s", out)
+		}
+	})
+}
+
 // Errors name the rank, the peer, the tag, the communicator and the line.
 func TestDebugErrors(t *testing.T) {
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {

@@ -42,9 +42,9 @@ func (c *Comm) partition(what transfer, source int) partitioned.Transfer {
 	}
 }
 
-// waitPartition waits for a transfer that has no Request, and does not cancel it.
+// waitPartition waits for a transfer that has no Request, and does not cancel it. The wait of a round that has one is not the program's.
 func waitPartition(ctx context.Context, what transfer, h *engine.Handle) (err error) {
-	if w := what.comm.world.watch; w == nil {
+	if w := what.comm.world.watch; w == nil || ctx == what.comm.world.calls.Life {
 		_, err = engine.WaitAnyHandle(ctx, []*engine.Handle{h}, -1)
 	} else {
 		_, err = w.WaitAny(ctx, []debug.Request{watchedPartition{h, what}}, []*engine.Handle{h})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -275,9 +276,11 @@ func (w *Watcher) LeftBehind(is *PendingCall) {
 	}
 }
 
-// WaitAny is engine.WaitAnyHandle for requests with the given handles.
+// WaitAny is engine.WaitAnyHandle for requests with the given handles. One that is not observed is for work that this process
+// may complete: such a wait is not recorded.
 func (w *Watcher) WaitAny(ctx context.Context, requests []Request, handles []*engine.Handle) (int, error) {
-	if s := requests[0].Observation(); s == nil || s.coll == nil || !s.coll.alone {
+	unobserved := slices.ContainsFunc(requests, func(r Request) bool { return r.Observation() == nil })
+	if s := requests[0].Observation(); !unobserved && (s.coll == nil || !s.coll.alone) {
 		defer w.WaitingAny(requests, false)()
 	}
 	return engine.WaitAnyHandle(ctx, handles, -1)
