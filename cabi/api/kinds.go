@@ -100,6 +100,12 @@ func spaces(k Kind) int {
 	return 0
 }
 
+// IsToolPointer reports whether k's values are pointers of the tools interface, which are the same in all ABIs: its handles, and functions
+// for its events.
+func (k Kind) IsToolPointer() bool {
+	return strings.HasPrefix(k.Base, "t_") && k.Base != "t_cb_safety" && k.Base != "t_source_order"
+}
+
 // IsHandle reports whether k's values are handles of MPI's objects, those of the tools interface
 // not counted.
 func (k Kind) IsHandle() bool {

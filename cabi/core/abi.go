@@ -10,11 +10,7 @@ import (
 
 // AbiGetInfo describes the ABI in a new info (MPI-5.0, section 20.2).
 func AbiGetInfo(info uintptr) int32 {
-	sizes, err := mpilib.NewInfo("mpi_aint_size", "8", "mpi_count_size", "8", "mpi_offset_size", "8")
-	if err == nil {
-		store(info, infos.add(sizes))
-	}
-	return onWorld("MPI_Abi_get_info", err)
+	return onWorld("MPI_Abi_get_info", giveInfo(info, "mpi_aint_size", "8", "mpi_count_size", "8", "mpi_offset_size", "8"))
 }
 
 // fortran is what a Fortran interface above this library has said of its compiler (MPI-5.0, section 20.4).

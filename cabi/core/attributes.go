@@ -44,6 +44,7 @@ type keys struct{ kind int32 }
 const (
 	ofComms = int32(iota)
 	ofTypes
+	ofWins
 )
 
 // keyvals are the keys of all kinds.

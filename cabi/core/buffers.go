@@ -25,7 +25,7 @@ type piece struct {
 // bufferAutomatic is MPI_BUFFER_AUTOMATIC: the library finds memory.
 const bufferAutomatic = uintptr(2)
 
-// buffers is the buffer of one communicator, or of the process.
+// buffers is the buffer of one communicator or session, or of the process.
 type buffers struct {
 	mu       sync.Mutex
 	attached *buffer // nil: none
@@ -151,9 +151,12 @@ func (b *buffer) reserve(n int) ([]byte, gap, error) {
 	return elements[byte](b.address+uintptr(at.from), n), at, nil
 }
 
-// bsend sends a message from the buffer of c, or else of the process.
+// bsend sends a message from the buffer of c, or else of its session, or else of the process.
 func (c *communicator) bsend(p mpilib.Part, dest, tag int) error {
 	b := c.buffers.get()
+	if b == nil && c.session != nil {
+		b = c.session.buffers.get()
+	}
 	if b == nil {
 		b = ofProcess.get()
 	}

@@ -10,6 +10,7 @@ import (
 type communicator struct {
 	*mpilib.Comm // nil while it is being made
 	handle       uintptr
+	session      *session                   // that it was created from, directly or not; nil in the World Model
 	name         atomic.Pointer[string]     // that the program sees; nil for none
 	handler      atomic.Pointer[errhandler] // of its errors
 	buffers      buffers
@@ -17,13 +18,13 @@ type communicator struct {
 }
 
 // newCommunicator returns what a handle of c names. It has the attributes that c got as a duplicate.
-func newCommunicator(c *mpilib.Comm, handle uintptr, handler *errhandler) *communicator {
+func newCommunicator(c *mpilib.Comm, handle uintptr, handler *errhandler, s *session) *communicator {
 	made, ok := duplicated.Get(c)
 	if !ok {
 		made = new(communicator)
 		duplicated.Set(c, made) // fails only for what cannot be duplicated, either
 	}
-	made.Comm, made.handle = c, handle
+	made.Comm, made.handle, made.session = c, handle, s
 	made.handler.Store(handler)
 	return made
 }
@@ -34,13 +35,16 @@ var comms objects[*communicator]
 func commOf(handle uintptr) (*communicator, error) {
 	c, ok := comms.get(handle)
 	if !ok || c.Comm == nil {
-		if life.Load() != running {
+		if !isRunning.Load() && (handle == commWorld || handle == commSelf || !isMember.Load()) {
 			return nil, failure(errOther, "MPI is not running")
 		}
 		return nil, failure(errComm, "%#x is no communicator", handle)
 	}
 	return c, nil
 }
+
+// origin is where c is from.
+func (c *communicator) origin() origin { return origin{c.World(), c.session} }
 
 // result passes an error to the handler of c; that of the world, if the call had no communicator
 // (MPI-5.0, section 9.3).
@@ -85,22 +89,22 @@ func (c *communicator) isRoot(root int32) bool {
 	return int(root) == c.Rank()
 }
 
-// create stores the handle of a communicator made from c, which inherits its error handler;
+// create stores the handle of a communicator made from c, which inherits its error handler and session;
 // MPI_COMM_NULL if there is none.
 func (c *communicator) create(made *mpilib.Comm, err error, out uintptr) error {
 	if err == nil {
-		giveComm(made, c.handler.Load(), out)
+		giveComm(made, c.handler.Load(), c.session, out)
 	}
 	return err
 }
 
 // giveComm stores the handle of a communicator, MPI_COMM_NULL for none.
-func giveComm(made *mpilib.Comm, handler *errhandler, out uintptr) {
+func giveComm(made *mpilib.Comm, handler *errhandler, s *session, out uintptr) {
 	if made == nil {
 		store(out, commNull)
 		return
 	}
-	n := newCommunicator(made, commNull, handler)
+	n := newCommunicator(made, commNull, handler, s)
 	n.handle = comms.add(n)
 	store(out, n.handle)
 }
@@ -147,7 +151,11 @@ func CommCompare(comm1, comm2, result uintptr) int32 {
 		if err != nil {
 			return err
 		}
-		store(result, comparisons[mpilib.Compare(a.Comm, b.Comm)])
+		outcome := unequal
+		if a.World() == b.World() {
+			outcome = comparisons[mpilib.Compare(a.Comm, b.Comm)]
+		}
+		store(result, outcome)
 		return nil
 	})
 }
@@ -203,10 +211,19 @@ func CommSplit(comm uintptr, color, key int32, newcomm uintptr) int32 {
 	})
 }
 
-// CommFree frees a communicator, unless the function of a key fails to delete its attribute.
-func CommFree(comm uintptr) int32 {
+// CommFree frees a communicator.
+func CommFree(comm uintptr) int32 { return freeComm("MPI_Comm_free", comm, (*mpilib.Comm).Free) }
+
+// CommDisconnect is CommFree that waits until the other processes have read what was sent to them, if it is the last communicator
+// with processes of an MPI_Comm_accept or MPI_Comm_connect (MPI-5.0, section 11.10.4).
+func CommDisconnect(comm uintptr) int32 {
+	return freeComm("MPI_Comm_disconnect", comm, func(c *mpilib.Comm) error { return c.Disconnect(background) })
+}
+
+// freeComm frees a communicator, unless the function of a key fails to delete its attribute.
+func freeComm(call string, comm uintptr, free func(*mpilib.Comm) error) int32 {
 	handle := load[uintptr](comm)
-	return onComm("MPI_Comm_free", handle, func(c *communicator) error {
+	return onComm(call, handle, func(c *communicator) error {
 		if handle < firstDynamic {
 			return failure(errComm, "%s lasts until MPI_Finalize", c.nameOf())
 		}
@@ -214,11 +231,9 @@ func CommFree(comm uintptr) int32 {
 			return err
 		}
 		c.buffers.flush()
-		if err := c.Free(); err != nil {
-			return err
-		}
+		err := free(c.Comm) // also of one that fails nothing is left
 		comms.remove(handle)
 		store(comm, commNull)
-		return nil
+		return err
 	})
 }

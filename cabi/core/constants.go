@@ -17,6 +17,8 @@ const (
 	messageNull   = uintptr(0x128)
 	messageNoProc = uintptr(0x129)
 
+	sessionNull = uintptr(0x120)
+
 	requestNull  = uintptr(0x180)
 	datatypeNull = uintptr(0x200)
 	opNull       = uintptr(0x20)
@@ -41,6 +43,8 @@ const (
 	maxInfoValue     = 1024
 	maxObjectName    = 128
 	maxStringTag     = 1024
+	maxPsetName      = 1024
+	maxPortName      = 256 // MPICH's; the standard's ABI has room for 1024
 )
 
 // Operations.

@@ -15,7 +15,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
@@ -23,13 +22,6 @@ import (
 // Exit ends the process with a status. The library around this package sets it to flush the
 // program's output first.
 var Exit = os.Exit
-
-// Joined notes that the process is a rank of a world, and Left that it left. The library around this
-// package sets them, to say what a program lacks that ends in between.
-var (
-	Joined = func(int) {}
-	Left   = func() {}
-)
 
 // Thread returns a number of the calling thread, which differs from that of any other. The library
 // around this package sets it.
@@ -44,36 +36,27 @@ var CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintp
 // background bounds nothing: a call of MPI ends when it is complete.
 var background = context.Background()
 
-// The life of MPI in this process.
-const (
-	before int32 = iota
-	running
-	finalized
-)
+// mainThread is the thread that called Init.
+var mainThread uintptr
 
-// life is one of the above; the others are set by Init.
-var (
-	life       atomic.Int32
-	world      *mpilib.World
-	mainThread uintptr
-)
-
-// Init joins the world (MPI-5.0, section 11.2.1). The program's arguments stay as they are.
+// Init joins the world (MPI-5.0, section 11.2.1), unless a session has. The program's arguments stay as they are.
 func Init(_, _ uintptr) int32 {
-	if !life.CompareAndSwap(before, running) {
-		return fatal("MPI_Init", failure(errOther, "MPI was initialized before"))
+	process.Lock()
+	defer process.Unlock()
+	err := process.Begin()
+	if err == nil {
+		err = join()
 	}
-	w, err := mpilib.Init(background)
 	if err != nil {
 		return fatal("MPI_Init", err)
 	}
-	world, mainThread = w, Thread()
-	for handle, c := range map[uintptr]*mpilib.Comm{commWorld: w.Comm(), commSelf: w.Self()} {
-		made, name := newCommunicator(c, handle, fatalErrors), commNames[handle]
+	mainThread = Thread()
+	for handle, c := range map[uintptr]*mpilib.Comm{commWorld: world.Comm(), commSelf: world.Self()} {
+		made, name := newCommunicator(c, handle, fatalErrors, nil), commNames[handle]
 		made.name.Store(&name)
 		comms.put(handle, made)
 	}
-	Joined(w.Comm().Rank())
+	changed()
 	return success
 }
 
@@ -96,24 +79,33 @@ func IsThreadMain(flag uintptr) int32 {
 	return success
 }
 
-// Finalize leaves the world (MPI-5.0, section 11.2.2), after it has deleted the attributes of MPI_COMM_SELF, whose keys'
-// functions may call MPI.
+// Finalize ends the World Model (MPI-5.0, section 11.2.2), after it has deleted the attributes of MPI_COMM_SELF, whose keys'
+// functions may call MPI. It leaves the world, unless a session is open.
 func Finalize() int32 {
 	if self, err := commOf(commSelf); err == nil {
 		if err := self.attributes.removeAll(commSelf); err != nil {
 			self.result("MPI_Finalize", err)
 		}
 	}
-	if !life.CompareAndSwap(running, finalized) {
-		return fatal("MPI_Finalize", failure(errOther, "MPI is not running"))
-	}
-	comms.each(func(c *communicator) { c.buffers.flush() })
-	ofProcess.flush()
-	if err := world.Finalize(background); err != nil {
+	process.Lock()
+	defer process.Unlock()
+	if err := process.End(); err != nil {
 		return fatal("MPI_Finalize", err)
 	}
-	released.Wait()
-	Left()
+	comms.each(func(c *communicator) {
+		if c.session == nil {
+			c.buffers.flush()
+		}
+	})
+	ofProcess.flush()
+	comms.drop(commWorld)
+	comms.drop(commSelf)
+	if process.IsOver() {
+		if err := leave(); err != nil {
+			return fatal("MPI_Finalize", err)
+		}
+	}
+	changed()
 	return success
 }
 
@@ -138,7 +130,7 @@ func fatal(call string, err error) int32 {
 
 // place says which rank this is, if there is a world.
 func place() string {
-	if life.Load() == before || world == nil {
+	if world == nil {
 		return ""
 	}
 	return fmt.Sprintf("rank %d: ", world.Comm().Rank())

@@ -10,8 +10,8 @@ import (
 // invalid, which fails on all of them.
 func CommCreate(comm, group, newcomm uintptr) int32 {
 	return onComm("MPI_Comm_create", comm, func(c *communicator) error {
-		g, invalid := groupOf(group)
-		made, err := c.Create(background, g)
+		g, invalid := c.groupOf(group)
+		made, err := c.Create(background, g.members())
 		return c.create(made, ofGroup(invalid, err), newcomm)
 	})
 }
@@ -19,13 +19,25 @@ func CommCreate(comm, group, newcomm uintptr) int32 {
 // CommCreateGroup is CommCreate that only members of the group call.
 func CommCreateGroup(comm, group uintptr, tag int32, newcomm uintptr) int32 {
 	return onComm("MPI_Comm_create_group", comm, func(c *communicator) error {
-		g, err := groupOf(group)
+		g, err := c.groupOf(group)
 		if err != nil {
 			return err
 		}
-		made, err := c.CreateGroup(background, g, tagOf(tag))
+		made, err := c.CreateGroup(background, g.members(), tagOf(tag))
 		return c.create(made, ofGroup(nil, err), newcomm)
 	})
+}
+
+// groupOf returns the group of a handle, which can be one of c's processes.
+func (c *communicator) groupOf(handle uintptr) (*processes, error) {
+	g, err := groupOf(handle)
+	if err == nil {
+		err = g.from.mixes(c.origin())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // ofGroup returns the error of a call with a group: invalid, if that is one, else err, of a class for groups where a member
@@ -61,7 +73,7 @@ func startDup(call string, comm, info, newcomm, out uintptr) int32 {
 				comms.remove(handle)
 				return
 			}
-			comms.put(handle, newCommunicator(made, handle, handler))
+			comms.put(handle, newCommunicator(made, handle, handler, c.session))
 		})
 		store(out, requests.add(&request{comm: c, once: once}))
 		return nil
@@ -99,21 +111,23 @@ func CommGetParent(parent uintptr) int32 {
 	return success
 }
 
-// withoutComm makes a call that needs no communicator: its errors go to the handler of the one that it makes.
-func withoutComm(call string, tag, info, handler, newcomm uintptr, f func(tag string, hints *mpilib.Info) (*mpilib.Comm, error)) int32 {
-	h, err := errhandlerOf(handler)
-	if err == nil && life.Load() != running {
+// withoutComm makes a call that needs no communicator, but a group and the session that it is from: its errors go to the handler of
+// the communicator that it makes.
+func withoutComm(call string, group, tag, info, handler, newcomm uintptr, f func(s *mpilib.Session, g *mpilib.Group, tag string, hints *mpilib.Info) (*mpilib.Comm, error)) int32 {
+	h, err := errhandlerOf(handler, commErrors)
+	if err == nil && !isMember.Load() {
 		err = failure(errOther, "MPI is not running")
 	}
 	if err != nil {
 		return onWorld(call, err)
 	}
+	g, invalidGroup := groupOf(group)
 	text, invalidTag := loadText(tag, maxStringTag, errArg)
 	hints, invalidInfo := infoOf(info)
-	if err = errors.Join(invalidTag, invalidInfo); err == nil {
+	if err = errors.Join(invalidGroup, invalidTag, invalidInfo); err == nil {
 		var made *mpilib.Comm
-		if made, err = f(text, hints); err == nil {
-			giveComm(made, h, newcomm)
+		if made, err = f(g.from.access(), g.Group, text, hints); err == nil {
+			giveComm(made, h, g.from.session, newcomm)
 			return success
 		}
 	}
@@ -122,24 +136,15 @@ func withoutComm(call string, tag, info, handler, newcomm uintptr, f func(tag st
 
 // CommCreateFromGroup is CommCreateGroup without a communicator (MPI-5.0, section 7.4.2).
 func CommCreateFromGroup(group, tag, info, handler, newcomm uintptr) int32 {
-	return withoutComm("MPI_Comm_create_from_group", tag, info, handler, newcomm, func(tag string, hints *mpilib.Info) (*mpilib.Comm, error) {
-		g, err := groupOf(group)
-		if err != nil {
-			return nil, err
-		}
-		return world.NewSession().CommFromGroup(background, g, tag, hints)
+	return withoutComm("MPI_Comm_create_from_group", group, tag, info, handler, newcomm, func(s *mpilib.Session, g *mpilib.Group, tag string, hints *mpilib.Info) (*mpilib.Comm, error) {
+		return s.CommFromGroup(background, g, tag, hints)
 	})
 }
 
 // IntercommCreateFromGroups joins two groups without a communicator of both (MPI-5.0, section 7.6.2): the local groups make
 // one each, and their leaders one of two, under the same tag.
 func IntercommCreateFromGroups(localGroup uintptr, localLeader int32, remoteGroup uintptr, remoteLeader int32, tag, info, handler, newcomm uintptr) int32 {
-	return withoutComm("MPI_Intercomm_create_from_groups", tag, info, handler, newcomm, func(tag string, hints *mpilib.Info) (*mpilib.Comm, error) {
-		mine, err := groupOf(localGroup)
-		if err != nil {
-			return nil, err
-		}
-		s := world.NewSession()
+	return withoutComm("MPI_Intercomm_create_from_groups", localGroup, tag, info, handler, newcomm, func(s *mpilib.Session, mine *mpilib.Group, tag string, hints *mpilib.Info) (*mpilib.Comm, error) {
 		local, err := s.CommFromGroup(background, mine, tag, hints)
 		if err != nil || local == nil {
 			return nil, err

@@ -8,10 +8,11 @@ var CallErrhandler = func(caller, function, handle uintptr, code int32) {
 	panic("cabi/core: no C to call")
 }
 
-// errhandler is what the handle of an error handler names. One of the program's lives as long as it has a handle or a
-// communicator uses it.
+// errhandler is what the handle of an error handler names. One of the program's lives as long as it has a handle or an
+// object uses it.
 type errhandler struct {
 	function, caller uintptr // of the program's; otherwise 0
+	of               string  // which objects it is for, one of those below; of the program's
 
 	mu     sync.Mutex
 	handle uintptr
@@ -19,6 +20,14 @@ type errhandler struct {
 }
 
 var errhandlers objects[*errhandler]
+
+// What a function of the program's is an error handler of: its first argument is the handle of such an object.
+const (
+	anyErrors     = ""
+	commErrors    = "communicators"
+	sessionErrors = "sessions"
+	winErrors     = "windows"
+)
 
 // The standard's handlers.
 var (
@@ -33,11 +42,14 @@ func init() {
 	}
 }
 
-// errhandlerOf returns the error handler of a handle.
-func errhandlerOf(handle uintptr) (*errhandler, error) {
+// errhandlerOf returns the error handler of a handle, which is for some objects.
+func errhandlerOf(handle uintptr, of string) (*errhandler, error) {
 	h, ok := errhandlers.get(handle)
 	if !ok {
 		return nil, failure(errHandler, "%#x is no error handler", handle)
+	}
+	if h.function != 0 && of != anyErrors && h.of != of {
+		return nil, failure(errHandler, "the error handler %#x is for %s, not for %s", handle, h.of, of)
 	}
 	return h, nil
 }
@@ -80,20 +92,25 @@ func (h *errhandler) take() {
 	}
 }
 
-// CommCreateErrhandler makes a function of the program an error handler (MPI-5.0, section 9.3.1). caller is the
+// createErrhandler makes a function of the program an error handler (MPI-5.0, section 9.3). caller is the
 // front-end's function that calls it.
-func CommCreateErrhandler(function, caller, errhandle uintptr) int32 {
+func createErrhandler(call string, function, caller uintptr, of string, errhandle uintptr) int32 {
 	if function == 0 {
-		return onWorld("MPI_Comm_create_errhandler", failure(errArg, "the function is at address 0"))
+		return onWorld(call, failure(errArg, "the function is at address 0"))
 	}
-	store(errhandle, (&errhandler{function: function, caller: caller}).give())
+	store(errhandle, (&errhandler{function: function, caller: caller, of: of}).give())
 	return success
+}
+
+// CommCreateErrhandler makes an error handler of communicators.
+func CommCreateErrhandler(function, caller, errhandle uintptr) int32 {
+	return createErrhandler("MPI_Comm_create_errhandler", function, caller, commErrors, errhandle)
 }
 
 // CommSetErrhandler sets what happens with errors of a communicator.
 func CommSetErrhandler(comm, errhandle uintptr) int32 {
 	return onComm("MPI_Comm_set_errhandler", comm, func(c *communicator) error {
-		h, err := errhandlerOf(errhandle)
+		h, err := errhandlerOf(errhandle, commErrors)
 		if err == nil {
 			c.handler.Store(h)
 		}
@@ -109,9 +126,9 @@ func CommGetErrhandler(comm, errhandle uintptr) int32 {
 	})
 }
 
-// ErrhandlerFree makes a handle invalid; the standard's handlers stay, as does one that a communicator uses.
+// ErrhandlerFree makes a handle invalid; the standard's handlers stay, as does one that an object uses.
 func ErrhandlerFree(errhandle uintptr) int32 {
-	h, err := errhandlerOf(load[uintptr](errhandle))
+	h, err := errhandlerOf(load[uintptr](errhandle), anyErrors)
 	if err != nil {
 		return onWorld("MPI_Errhandler_free", err)
 	}

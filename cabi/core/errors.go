@@ -43,6 +43,7 @@ const (
 	errAborted    = int32(58)
 	errHandler    = int32(61)
 	errABI        = int32(62)
+	errSession    = int32(60)
 )
 
 // classes has the class of each of mpilib's errors; the first that fits counts.
@@ -82,7 +83,7 @@ var texts = map[int32]string{
 	errPending: "the request is pending", errInStatus: "the statuses have the errors", errName: "no such name",
 	errInfoKey: "invalid key of an info", errInfoNoKey: "no such key in the info", errInfoValue: "invalid value of an info", errInfo: "invalid info", errKeyval: "invalid key of an attribute",
 	errBase: "invalid address of memory", errNoMem: "there is no memory",
-	errConversion: "a number cannot be represented", errPort: "no such port", errService: "the name is not this process's", errAborted: "a process has failed", errHandler: "invalid error handler", errABI: "the ABI was set before",
+	errConversion: "a number cannot be represented", errPort: "no such port", errService: "the name is not this process's", errAborted: "a process has failed", errHandler: "invalid error handler", errABI: "the ABI was set before", errSession: "invalid session",
 }
 
 // classError is an error of this package.
@@ -179,13 +180,17 @@ func ErrorString(code int32, text, length uintptr) int32 {
 	return success
 }
 
+// callErrhandler has an object's result called with a code of the program's.
+func callErrhandler(call string, code int32, result func(call string, err error) int32) error {
+	said, err := added.Text(int(code))
+	if err == nil {
+		result(call, failure(code, "the program has an error: %s", said))
+	}
+	return err
+}
+
 // CommCallErrhandler calls the error handler of a communicator with a code.
 func CommCallErrhandler(comm uintptr, code int32) int32 {
-	return onComm("MPI_Comm_call_errhandler", comm, func(c *communicator) error {
-		said, err := added.Text(int(code))
-		if err == nil {
-			c.result("MPI_Comm_call_errhandler", failure(code, "the program has an error: %s", said))
-		}
-		return err
-	})
+	const call = "MPI_Comm_call_errhandler"
+	return onComm(call, comm, func(c *communicator) error { return callErrhandler(call, code, c.result) })
 }

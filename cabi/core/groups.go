@@ -1,14 +1,45 @@
 package core
 
-import "github.com/isthmus-grid/isthmus/mpilib"
+import (
+	"cmp"
 
-// groups are what handles of groups name.
-var groups objects[*mpilib.Group]
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
 
-func init() { groups.put(groupEmpty, mpilib.EmptyGroup) }
+// processes is what the handle of a group names.
+type processes struct {
+	*mpilib.Group
+	from origin
+}
+
+// origin is where a communicator or group is from.
+type origin struct {
+	world   *mpilib.World // that of the job, or that of a connection, where processes have other numbers; nil for MPI_GROUP_EMPTY
+	session *session      // nil in the World Model
+}
+
+// mixes returns an error for groups of which the numbers of processes differ.
+func (o origin) mixes(b origin) error {
+	if o.world != nil && b.world != nil && o.world != b.world {
+		return failure(errGroup, "the groups are of different connections of MPI_Comm_accept, MPI_Comm_connect or MPI_Comm_join, or one is of none")
+	}
+	return nil
+}
+
+// members returns the processes, nil if there is no group.
+func (g *processes) members() *mpilib.Group {
+	if g == nil {
+		return nil
+	}
+	return g.Group
+}
+
+var groups objects[*processes]
+
+func init() { groups.put(groupEmpty, &processes{Group: mpilib.EmptyGroup}) }
 
 // groupOf returns the group of a handle.
-func groupOf(handle uintptr) (*mpilib.Group, error) {
+func groupOf(handle uintptr) (*processes, error) {
 	g, ok := groups.get(handle)
 	if !ok {
 		return nil, failure(errGroup, "%#x is no group", handle)
@@ -17,16 +48,16 @@ func groupOf(handle uintptr) (*mpilib.Group, error) {
 }
 
 // giveGroup stores the handle of a group; one without members is MPI_GROUP_EMPTY.
-func giveGroup(g *mpilib.Group, out uintptr) {
+func giveGroup(g *mpilib.Group, from origin, out uintptr) {
 	if g.Size() == 0 {
 		store(out, groupEmpty)
 		return
 	}
-	store(out, groups.add(g))
+	store(out, groups.add(&processes{g, from}))
 }
 
 // onGroup makes a call on a group (MPI-5.0, section 7.3).
-func onGroup(call string, group uintptr, f func(g *mpilib.Group) error) int32 {
+func onGroup(call string, group uintptr, f func(g *processes) error) int32 {
 	g, err := groupOf(group)
 	if err == nil {
 		err = f(g)
@@ -35,9 +66,12 @@ func onGroup(call string, group uintptr, f func(g *mpilib.Group) error) int32 {
 }
 
 // onGroups makes a call on two groups.
-func onGroups(call string, group1, group2 uintptr, f func(a, b *mpilib.Group) error) int32 {
-	return onGroup(call, group1, func(a *mpilib.Group) error {
+func onGroups(call string, group1, group2 uintptr, f func(a, b *processes) error) int32 {
+	return onGroup(call, group1, func(a *processes) error {
 		b, err := groupOf(group2)
+		if err == nil {
+			err = a.from.mixes(b.from)
+		}
 		if err != nil {
 			return err
 		}
@@ -48,7 +82,7 @@ func onGroups(call string, group1, group2 uintptr, f func(a, b *mpilib.Group) er
 // CommGroup returns the group of a communicator, the local one of an intercommunicator.
 func CommGroup(comm, group uintptr) int32 {
 	return onComm("MPI_Comm_group", comm, func(c *communicator) error {
-		giveGroup(c.Group(), group)
+		giveGroup(c.Group(), c.origin(), group)
 		return nil
 	})
 }
@@ -58,7 +92,7 @@ func CommRemoteGroup(comm, group uintptr) int32 {
 	return onComm("MPI_Comm_remote_group", comm, func(c *communicator) error {
 		g, err := c.RemoteGroup()
 		if err == nil {
-			giveGroup(g, group)
+			giveGroup(g, c.origin(), group)
 		}
 		return err
 	})
@@ -66,7 +100,7 @@ func CommRemoteGroup(comm, group uintptr) int32 {
 
 // GroupSize returns the number of members.
 func GroupSize(group, size uintptr) int32 {
-	return onGroup("MPI_Group_size", group, func(g *mpilib.Group) error {
+	return onGroup("MPI_Group_size", group, func(g *processes) error {
 		store(size, int32(g.Size()))
 		return nil
 	})
@@ -74,7 +108,7 @@ func GroupSize(group, size uintptr) int32 {
 
 // GroupRank returns the caller's rank, MPI_UNDEFINED if it is no member.
 func GroupRank(group, rank uintptr) int32 {
-	return onGroup("MPI_Group_rank", group, func(g *mpilib.Group) error {
+	return onGroup("MPI_Group_rank", group, func(g *processes) error {
 		store(rank, memberFrom(g.Rank()))
 		return nil
 	})
@@ -90,7 +124,7 @@ func memberFrom(rank int) int32 {
 
 // GroupTranslateRanks returns the ranks that members of one group have in another.
 func GroupTranslateRanks(group1 uintptr, n int32, ranks1, group2, ranks2 uintptr) int32 {
-	return onGroups("MPI_Group_translate_ranks", group1, group2, func(a, b *mpilib.Group) error {
+	return onGroups("MPI_Group_translate_ranks", group1, group2, func(a, b *processes) error {
 		if err := checkNumber(n); err != nil {
 			return err
 		}
@@ -98,7 +132,7 @@ func GroupTranslateRanks(group1 uintptr, n int32, ranks1, group2, ranks2 uintptr
 		for i, rank := range elements[int32](ranks1, int(n)) {
 			ranks[i] = rankOf(rank)
 		}
-		there, err := a.TranslateRanks(ranks, b)
+		there, err := a.TranslateRanks(ranks, b.Group)
 		if err != nil {
 			return err
 		}
@@ -125,8 +159,8 @@ var comparisons = map[mpilib.Comparison]int32{
 
 // GroupCompare compares two groups.
 func GroupCompare(group1, group2, result uintptr) int32 {
-	return onGroups("MPI_Group_compare", group1, group2, func(a, b *mpilib.Group) error {
-		store(result, comparisons[mpilib.CompareGroups(a, b)])
+	return onGroups("MPI_Group_compare", group1, group2, func(a, b *processes) error {
+		store(result, comparisons[mpilib.CompareGroups(a.Group, b.Group)])
 		return nil
 	})
 }
@@ -147,8 +181,8 @@ func GroupDifference(group1, group2, newgroup uintptr) int32 {
 }
 
 func combine(call string, operation func(a, b *mpilib.Group) *mpilib.Group, group1, group2, newgroup uintptr) int32 {
-	return onGroups(call, group1, group2, func(a, b *mpilib.Group) error {
-		giveGroup(operation(a, b), newgroup)
+	return onGroups(call, group1, group2, func(a, b *processes) error {
+		giveGroup(operation(a.Group, b.Group), cmp.Or(a.from, b.from), newgroup)
 		return nil
 	})
 }
@@ -164,13 +198,13 @@ func GroupExcl(group uintptr, n int32, ranks, newgroup uintptr) int32 {
 }
 
 func choose(call string, of func(*mpilib.Group, []int) (*mpilib.Group, error), group uintptr, n int32, ranks, newgroup uintptr) int32 {
-	return onGroup(call, group, func(g *mpilib.Group) error {
+	return onGroup(call, group, func(g *processes) error {
 		if err := checkNumber(n); err != nil {
 			return err
 		}
-		chosen, err := of(g, integers(ranks, int(n), 0))
+		chosen, err := of(g.Group, integers(ranks, int(n), 0))
 		if err == nil {
-			giveGroup(chosen, newgroup)
+			giveGroup(chosen, g.from, newgroup)
 		}
 		return err
 	})
@@ -187,7 +221,7 @@ func GroupRangeExcl(group uintptr, n int32, ranges, newgroup uintptr) int32 {
 }
 
 func chooseRanges(call string, of func(*mpilib.Group, []mpilib.Triplet) (*mpilib.Group, error), group uintptr, n int32, ranges, newgroup uintptr) int32 {
-	return onGroup(call, group, func(g *mpilib.Group) error {
+	return onGroup(call, group, func(g *processes) error {
 		if err := checkNumber(n); err != nil {
 			return err
 		}
@@ -195,9 +229,9 @@ func chooseRanges(call string, of func(*mpilib.Group, []mpilib.Triplet) (*mpilib
 		for i, r := range elements[[3]int32](ranges, int(n)) {
 			triplets[i] = mpilib.Triplet{First: int(r[0]), Last: int(r[1]), Stride: int(r[2])}
 		}
-		chosen, err := of(g, triplets)
+		chosen, err := of(g.Group, triplets)
 		if err == nil {
-			giveGroup(chosen, newgroup)
+			giveGroup(chosen, g.from, newgroup)
 		}
 		return err
 	})
@@ -206,7 +240,7 @@ func chooseRanges(call string, of func(*mpilib.Group, []mpilib.Triplet) (*mpilib
 // GroupFree makes a handle invalid; MPI_GROUP_EMPTY stays.
 func GroupFree(group uintptr) int32 {
 	handle := load[uintptr](group)
-	return onGroup("MPI_Group_free", handle, func(*mpilib.Group) error {
+	return onGroup("MPI_Group_free", handle, func(*processes) error {
 		groups.remove(handle)
 		store(group, groupNull)
 		return nil

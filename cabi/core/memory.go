@@ -1,25 +1,27 @@
 package core
 
-import "unsafe"
+import (
+	"unsafe"
 
-// pointer makes an address of the program's memory a pointer. The address is of C's memory, or of
-// Go's that the caller keeps alive. It is read as a pointer, for arithmetic on one may not lead to
-// another variable, as checkptr sees to.
-func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
+	"github.com/isthmus-grid/isthmus/cabi/memory"
+)
+
+// pointer makes an address of the program's memory a pointer.
+func pointer(address uintptr) unsafe.Pointer { return unsafe.Pointer(memory.At[byte](address)) }
 
 // elements is the program's memory as a slice.
 func elements[T any](address uintptr, n int) []T {
 	if n == 0 {
 		return nil
 	}
-	return unsafe.Slice((*T)(pointer(address)), n)
+	return unsafe.Slice(memory.At[T](address), n)
 }
 
 // store puts a result where the program wants it.
-func store[T any](address uintptr, value T) { *(*T)(pointer(address)) = value }
+func store[T any](address uintptr, value T) { *memory.At[T](address) = value }
 
 // load reads what the program passed by address.
-func load[T any](address uintptr) T { return *(*T)(pointer(address)) }
+func load[T any](address uintptr) T { return *memory.At[T](address) }
 
 // integers reads an array of counts or displacements: of 64 bits if wide is not 0, else of 32.
 func integers(address uintptr, n int, wide int32) []int {

@@ -60,6 +60,13 @@ func (o *objects[T]) add(v T) uintptr {
 	return handle
 }
 
+// drop makes a handle of put invalid.
+func (o *objects[T]) drop(handle uintptr) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.byID, handle)
+}
+
 // remove makes a handle of add invalid.
 func (o *objects[T]) remove(handle uintptr) {
 	o.mu.Lock()

@@ -109,7 +109,7 @@ func (standard) argument(f api.Function, p api.Param) argument {
 	switch {
 	case isNarrowed(f, p):
 		return narrowed(p)
-	case p.Kind.Passing != "" || p.Kind.IsHandle():
+	case p.Kind.Passing != "" || p.Kind.IsHandle() || p.Kind.IsToolPointer():
 		return argument{value: "(uintptr_t)" + p.Name}
 	}
 	return argument{value: p.Name}

@@ -80,7 +80,7 @@ func isServed(f api.Function) bool { return f.Result == (api.Kind{Base: "error"}
 
 // writeExports writes the Go functions that C calls.
 func writeExports(out *bytes.Buffer, s *surface) {
-	fmt.Fprintf(out, "// %s\n\n//go:build cabi && cgo && linux\n\npackage main\n\nimport \"C\"\n\nimport \"github.com/isthmus-grid/isthmus/cabi/core\"\n", marker)
+	fmt.Fprintf(out, "// %s\n\n//go:build cabi && cgo && linux\n\npackage main\n\nimport \"C\"\n\nimport (\n\t\"github.com/isthmus-grid/isthmus/cabi/core\"\n\t\"github.com/isthmus-grid/isthmus/cabi/tools\"\n)\n", marker)
 	for _, f := range s.core {
 		var params, args []string
 		for _, p := range signature(f, coreGo) {
@@ -88,7 +88,7 @@ func writeExports(out *bytes.Buffer, s *surface) {
 			params = append(params, name+" "+kind)
 			args = append(args, name)
 		}
-		call := fmt.Sprintf("core.%s(%s)", goName(f), strings.Join(args, ", "))
+		call := fmt.Sprintf("%s(%s)", carrier(f), strings.Join(args, ", "))
 		fmt.Fprintf(out, "\n//export isthmus_%s\nfunc isthmus_%s(%s) %s {\n", stem(f), stem(f), strings.Join(params, ", "), coreGo.of(f.Result))
 		if isServed(f) {
 			fmt.Fprintf(out, "\tif core.HasCallbacks() {\n\t\treturn core.Serve(func() int32 {\n\t\t\treturn %s\n\t\t})\n\t}\n", call)

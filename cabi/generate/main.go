@@ -39,6 +39,13 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
+	tools, err := functions(filepath.Join(root, "tools"), func(f *ast.FuncDecl) bool { return f.Name.IsExported() })
+	if err != nil {
+		return err
+	}
+	for name := range tools {
+		goNames[toolsPrefix+name] = true
+	}
 	s, err := newSurface(api.Functions(), goNames)
 	if err != nil {
 		return err

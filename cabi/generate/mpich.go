@@ -41,6 +41,8 @@ func (mpich) argument(f api.Function, p api.Param) argument {
 	switch {
 	case isNarrowed(f, p):
 		return narrowed(p)
+	case f.Chapter == "tools" && k.Passing != "" && k.IsHandle(): // of a variable, which there is none of; it may be NULL
+		return argument{value: "(uintptr_t)" + p.Name}
 	case k.Passing == "&" && k.Base == "void", k.Passing == "*" && k.Base == "void" && strings.HasSuffix(p.Name, "buf"):
 		return argument{value: "to_buffer(" + p.Name + ")"}
 	case k.Base == "status":
@@ -61,7 +63,7 @@ func (mpich) argument(f api.Function, p api.Param) argument {
 		return argument{value: fmt.Sprintf("to_%s(%s)", k.Base, p.Name)}
 	case k.Passing == "*" && isTranslated(k):
 		return outArgument(p)
-	case k.Passing == "" && !k.IsHandle():
+	case k.Passing == "" && !k.IsHandle() && !k.IsToolPointer():
 		return argument{value: p.Name}
 	}
 	return argument{value: "(uintptr_t)" + p.Name}

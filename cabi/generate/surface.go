@@ -71,6 +71,17 @@ func stem(f api.Function) string {
 	return strings.TrimSuffix(strings.TrimPrefix(f.Name, "MPI_"), "_c")
 }
 
+// toolsPrefix begins the names of the tools interface's functions, which are in a package of their own without it.
+const toolsPrefix = "T"
+
+// carrier is the function, with its package, that carries out f.
+func carrier(f api.Function) string {
+	if strings.HasPrefix(f.Name, "MPI_T_") {
+		return "tools." + strings.TrimPrefix(goName(f), toolsPrefix)
+	}
+	return "core." + goName(f)
+}
+
 // goName is the core's function that carries out f: "CommRank".
 func goName(f api.Function) string {
 	var name strings.Builder
@@ -92,7 +103,7 @@ var (
 // handles and addresses, which are no pointers to Go.
 func (l language) of(k api.Kind) string {
 	switch {
-	case k.Passing != "" || k.IsHandle():
+	case k.Passing != "" || k.IsHandle() || k.IsToolPointer():
 		return l.address
 	case k.Base == "count" || k.Base == "count64" || k.Base == "aint" || k.Base == "offset":
 		return l.large
@@ -122,9 +133,10 @@ func signature(f api.Function, l language) []string {
 	return all
 }
 
-// isCallback reports whether a kind is a function of the program's.
+// isCallback reports whether a kind is a function of the program's, those for events of the tools interface not counted: there are
+// no events.
 func isCallback(k api.Kind) bool {
-	return strings.HasSuffix(k.Base, "_function") || strings.HasSuffix(k.Base, "_function_c")
+	return !k.IsToolPointer() && (strings.HasSuffix(k.Base, "_function") || strings.HasSuffix(k.Base, "_function_c"))
 }
 
 // hasCounts reports whether f has arrays whose elements differ between it and its large variant.

@@ -6,7 +6,10 @@ package main
 
 import "C"
 
-import "github.com/isthmus-grid/isthmus/cabi/core"
+import (
+	"github.com/isthmus-grid/isthmus/cabi/core"
+	"github.com/isthmus-grid/isthmus/cabi/tools"
+)
 
 //export isthmus_Abi_get_fortran_booleans
 func isthmus_Abi_get_fortran_booleans(logical_size int32, logical_true uintptr, logical_false uintptr, is_set uintptr) int32 {
@@ -468,6 +471,26 @@ func isthmus_Cartdim_get(comm uintptr, ndims uintptr) int32 {
 	return core.CartdimGet(comm, ndims)
 }
 
+//export isthmus_Close_port
+func isthmus_Close_port(port_name uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.ClosePort(port_name)
+		})
+	}
+	return core.ClosePort(port_name)
+}
+
+//export isthmus_Comm_accept
+func isthmus_Comm_accept(port_name uintptr, info uintptr, root int32, comm uintptr, newcomm uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.CommAccept(port_name, info, root, comm, newcomm)
+		})
+	}
+	return core.CommAccept(port_name, info, root, comm, newcomm)
+}
+
 //export isthmus_Comm_attach_buffer
 func isthmus_Comm_attach_buffer(comm uintptr, buffer uintptr, size int64) int32 {
 	if core.HasCallbacks() {
@@ -496,6 +519,16 @@ func isthmus_Comm_compare(comm1 uintptr, comm2 uintptr, result uintptr) int32 {
 		})
 	}
 	return core.CommCompare(comm1, comm2, result)
+}
+
+//export isthmus_Comm_connect
+func isthmus_Comm_connect(port_name uintptr, info uintptr, root int32, comm uintptr, newcomm uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.CommConnect(port_name, info, root, comm, newcomm)
+		})
+	}
+	return core.CommConnect(port_name, info, root, comm, newcomm)
 }
 
 //export isthmus_Comm_create
@@ -566,6 +599,16 @@ func isthmus_Comm_detach_buffer(comm uintptr, buffer_addr uintptr, size uintptr)
 		})
 	}
 	return core.CommDetachBuffer(comm, buffer_addr, size)
+}
+
+//export isthmus_Comm_disconnect
+func isthmus_Comm_disconnect(comm uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.CommDisconnect(comm)
+		})
+	}
+	return core.CommDisconnect(comm)
 }
 
 //export isthmus_Comm_dup
@@ -706,6 +749,16 @@ func isthmus_Comm_iflush_buffer(comm uintptr, request uintptr) int32 {
 		})
 	}
 	return core.CommIflushBuffer(comm, request)
+}
+
+//export isthmus_Comm_join
+func isthmus_Comm_join(fd int32, intercomm uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.CommJoin(fd, intercomm)
+		})
+	}
+	return core.CommJoin(fd, intercomm)
 }
 
 //export isthmus_Comm_rank
@@ -1176,6 +1229,16 @@ func isthmus_Group_free(group uintptr) int32 {
 		})
 	}
 	return core.GroupFree(group)
+}
+
+//export isthmus_Group_from_session_pset
+func isthmus_Group_from_session_pset(session uintptr, pset_name uintptr, newgroup uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.GroupFromSessionPset(session, pset_name, newgroup)
+		})
+	}
+	return core.GroupFromSessionPset(session, pset_name, newgroup)
 }
 
 //export isthmus_Group_incl
@@ -1763,6 +1826,16 @@ func isthmus_Keyval_free(keyval uintptr) int32 {
 	return core.KeyvalFree(keyval)
 }
 
+//export isthmus_Lookup_name
+func isthmus_Lookup_name(service_name uintptr, info uintptr, port_name uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.LookupName(service_name, info, port_name)
+		})
+	}
+	return core.LookupName(service_name, info, port_name)
+}
+
 //export isthmus_Mprobe
 func isthmus_Mprobe(source int32, tag int32, comm uintptr, message uintptr, status uintptr) int32 {
 	if core.HasCallbacks() {
@@ -1913,6 +1986,16 @@ func isthmus_Op_free(op uintptr) int32 {
 	return core.OpFree(op)
 }
 
+//export isthmus_Open_port
+func isthmus_Open_port(info uintptr, port_name uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.OpenPort(info, port_name)
+		})
+	}
+	return core.OpenPort(info, port_name)
+}
+
 //export isthmus_Pack
 func isthmus_Pack(inbuf uintptr, incount int64, datatype uintptr, outbuf uintptr, outsize int64, position uintptr, comm uintptr) int32 {
 	if core.HasCallbacks() {
@@ -2031,6 +2114,16 @@ func isthmus_Psend_init(buf uintptr, partitions int32, count int64, datatype uin
 		})
 	}
 	return core.PsendInit(buf, partitions, count, datatype, dest, tag, comm, info, request)
+}
+
+//export isthmus_Publish_name
+func isthmus_Publish_name(service_name uintptr, info uintptr, port_name uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.PublishName(service_name, info, port_name)
+		})
+	}
+	return core.PublishName(service_name, info, port_name)
 }
 
 //export isthmus_Query_thread
@@ -2333,6 +2426,146 @@ func isthmus_Sendrecv_replace(buf uintptr, count int64, datatype uintptr, dest i
 	return core.SendrecvReplace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status)
 }
 
+//export isthmus_Session_attach_buffer
+func isthmus_Session_attach_buffer(session uintptr, buffer uintptr, size int64) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionAttachBuffer(session, buffer, size)
+		})
+	}
+	return core.SessionAttachBuffer(session, buffer, size)
+}
+
+//export isthmus_Session_call_errhandler
+func isthmus_Session_call_errhandler(session uintptr, errorcode int32) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionCallErrhandler(session, errorcode)
+		})
+	}
+	return core.SessionCallErrhandler(session, errorcode)
+}
+
+//export isthmus_Session_create_errhandler
+func isthmus_Session_create_errhandler(session_errhandler_fn uintptr, session_errhandler_fn_caller uintptr, errhandler uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionCreateErrhandler(session_errhandler_fn, session_errhandler_fn_caller, errhandler)
+		})
+	}
+	return core.SessionCreateErrhandler(session_errhandler_fn, session_errhandler_fn_caller, errhandler)
+}
+
+//export isthmus_Session_detach_buffer
+func isthmus_Session_detach_buffer(session uintptr, buffer_addr uintptr, size uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionDetachBuffer(session, buffer_addr, size)
+		})
+	}
+	return core.SessionDetachBuffer(session, buffer_addr, size)
+}
+
+//export isthmus_Session_finalize
+func isthmus_Session_finalize(session uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionFinalize(session)
+		})
+	}
+	return core.SessionFinalize(session)
+}
+
+//export isthmus_Session_flush_buffer
+func isthmus_Session_flush_buffer(session uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionFlushBuffer(session)
+		})
+	}
+	return core.SessionFlushBuffer(session)
+}
+
+//export isthmus_Session_get_errhandler
+func isthmus_Session_get_errhandler(session uintptr, errhandler uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionGetErrhandler(session, errhandler)
+		})
+	}
+	return core.SessionGetErrhandler(session, errhandler)
+}
+
+//export isthmus_Session_get_info
+func isthmus_Session_get_info(session uintptr, info_used uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionGetInfo(session, info_used)
+		})
+	}
+	return core.SessionGetInfo(session, info_used)
+}
+
+//export isthmus_Session_get_nth_pset
+func isthmus_Session_get_nth_pset(session uintptr, info uintptr, n int32, pset_len uintptr, pset_name uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionGetNthPset(session, info, n, pset_len, pset_name)
+		})
+	}
+	return core.SessionGetNthPset(session, info, n, pset_len, pset_name)
+}
+
+//export isthmus_Session_get_num_psets
+func isthmus_Session_get_num_psets(session uintptr, info uintptr, npset_names uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionGetNumPsets(session, info, npset_names)
+		})
+	}
+	return core.SessionGetNumPsets(session, info, npset_names)
+}
+
+//export isthmus_Session_get_pset_info
+func isthmus_Session_get_pset_info(session uintptr, pset_name uintptr, info uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionGetPsetInfo(session, pset_name, info)
+		})
+	}
+	return core.SessionGetPsetInfo(session, pset_name, info)
+}
+
+//export isthmus_Session_iflush_buffer
+func isthmus_Session_iflush_buffer(session uintptr, request uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionIflushBuffer(session, request)
+		})
+	}
+	return core.SessionIflushBuffer(session, request)
+}
+
+//export isthmus_Session_init
+func isthmus_Session_init(info uintptr, errhandler uintptr, session uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionInit(info, errhandler, session)
+		})
+	}
+	return core.SessionInit(info, errhandler, session)
+}
+
+//export isthmus_Session_set_errhandler
+func isthmus_Session_set_errhandler(session uintptr, errhandler uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.SessionSetErrhandler(session, errhandler)
+		})
+	}
+	return core.SessionSetErrhandler(session, errhandler)
+}
+
 //export isthmus_Ssend
 func isthmus_Ssend(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr) int32 {
 	if core.HasCallbacks() {
@@ -2467,190 +2700,510 @@ func isthmus_Status_set_tag(status uintptr, tag int32) int32 {
 func isthmus_T_category_changed(update_number uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCategoryChanged(update_number)
+			return tools.CategoryChanged(update_number)
 		})
 	}
-	return core.TCategoryChanged(update_number)
+	return tools.CategoryChanged(update_number)
 }
 
 //export isthmus_T_category_get_categories
 func isthmus_T_category_get_categories(cat_index int32, len int32, indices uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCategoryGetCategories(cat_index, len, indices)
+			return tools.CategoryGetCategories(cat_index, len, indices)
 		})
 	}
-	return core.TCategoryGetCategories(cat_index, len, indices)
+	return tools.CategoryGetCategories(cat_index, len, indices)
 }
 
 //export isthmus_T_category_get_cvars
 func isthmus_T_category_get_cvars(cat_index int32, len int32, indices uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCategoryGetCvars(cat_index, len, indices)
+			return tools.CategoryGetCvars(cat_index, len, indices)
 		})
 	}
-	return core.TCategoryGetCvars(cat_index, len, indices)
+	return tools.CategoryGetCvars(cat_index, len, indices)
 }
 
 //export isthmus_T_category_get_events
 func isthmus_T_category_get_events(cat_index int32, len int32, indices uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCategoryGetEvents(cat_index, len, indices)
+			return tools.CategoryGetEvents(cat_index, len, indices)
 		})
 	}
-	return core.TCategoryGetEvents(cat_index, len, indices)
+	return tools.CategoryGetEvents(cat_index, len, indices)
 }
 
 //export isthmus_T_category_get_index
 func isthmus_T_category_get_index(name uintptr, cat_index uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCategoryGetIndex(name, cat_index)
+			return tools.CategoryGetIndex(name, cat_index)
 		})
 	}
-	return core.TCategoryGetIndex(name, cat_index)
+	return tools.CategoryGetIndex(name, cat_index)
+}
+
+//export isthmus_T_category_get_info
+func isthmus_T_category_get_info(cat_index int32, name uintptr, name_len uintptr, desc uintptr, desc_len uintptr, num_cvars uintptr, num_pvars uintptr, num_categories uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.CategoryGetInfo(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories)
+		})
+	}
+	return tools.CategoryGetInfo(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories)
 }
 
 //export isthmus_T_category_get_num
 func isthmus_T_category_get_num(num_cat uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCategoryGetNum(num_cat)
+			return tools.CategoryGetNum(num_cat)
 		})
 	}
-	return core.TCategoryGetNum(num_cat)
+	return tools.CategoryGetNum(num_cat)
 }
 
 //export isthmus_T_category_get_num_events
 func isthmus_T_category_get_num_events(cat_index int32, num_events uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCategoryGetNumEvents(cat_index, num_events)
+			return tools.CategoryGetNumEvents(cat_index, num_events)
 		})
 	}
-	return core.TCategoryGetNumEvents(cat_index, num_events)
+	return tools.CategoryGetNumEvents(cat_index, num_events)
 }
 
 //export isthmus_T_category_get_pvars
 func isthmus_T_category_get_pvars(cat_index int32, len int32, indices uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCategoryGetPvars(cat_index, len, indices)
+			return tools.CategoryGetPvars(cat_index, len, indices)
 		})
 	}
-	return core.TCategoryGetPvars(cat_index, len, indices)
+	return tools.CategoryGetPvars(cat_index, len, indices)
 }
 
 //export isthmus_T_cvar_get_index
 func isthmus_T_cvar_get_index(name uintptr, cvar_index uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCvarGetIndex(name, cvar_index)
+			return tools.CvarGetIndex(name, cvar_index)
 		})
 	}
-	return core.TCvarGetIndex(name, cvar_index)
+	return tools.CvarGetIndex(name, cvar_index)
+}
+
+//export isthmus_T_cvar_get_info
+func isthmus_T_cvar_get_info(cvar_index int32, name uintptr, name_len uintptr, verbosity uintptr, datatype uintptr, enumtype uintptr, desc uintptr, desc_len uintptr, bind uintptr, scope uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.CvarGetInfo(cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope)
+		})
+	}
+	return tools.CvarGetInfo(cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope)
 }
 
 //export isthmus_T_cvar_get_num
 func isthmus_T_cvar_get_num(num_cvar uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TCvarGetNum(num_cvar)
+			return tools.CvarGetNum(num_cvar)
 		})
 	}
-	return core.TCvarGetNum(num_cvar)
+	return tools.CvarGetNum(num_cvar)
+}
+
+//export isthmus_T_cvar_handle_alloc
+func isthmus_T_cvar_handle_alloc(cvar_index int32, obj_handle uintptr, handle uintptr, count uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.CvarHandleAlloc(cvar_index, obj_handle, handle, count)
+		})
+	}
+	return tools.CvarHandleAlloc(cvar_index, obj_handle, handle, count)
+}
+
+//export isthmus_T_cvar_handle_free
+func isthmus_T_cvar_handle_free(handle uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.CvarHandleFree(handle)
+		})
+	}
+	return tools.CvarHandleFree(handle)
+}
+
+//export isthmus_T_cvar_read
+func isthmus_T_cvar_read(handle uintptr, buf uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.CvarRead(handle, buf)
+		})
+	}
+	return tools.CvarRead(handle, buf)
+}
+
+//export isthmus_T_cvar_write
+func isthmus_T_cvar_write(handle uintptr, buf uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.CvarWrite(handle, buf)
+		})
+	}
+	return tools.CvarWrite(handle, buf)
+}
+
+//export isthmus_T_enum_get_info
+func isthmus_T_enum_get_info(enumtype uintptr, num uintptr, name uintptr, name_len uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EnumGetInfo(enumtype, num, name, name_len)
+		})
+	}
+	return tools.EnumGetInfo(enumtype, num, name, name_len)
+}
+
+//export isthmus_T_enum_get_item
+func isthmus_T_enum_get_item(enumtype uintptr, indx int32, value uintptr, name uintptr, name_len uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EnumGetItem(enumtype, indx, value, name, name_len)
+		})
+	}
+	return tools.EnumGetItem(enumtype, indx, value, name, name_len)
+}
+
+//export isthmus_T_event_callback_get_info
+func isthmus_T_event_callback_get_info(event_registration uintptr, cb_safety int32, info_used uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventCallbackGetInfo(event_registration, cb_safety, info_used)
+		})
+	}
+	return tools.EventCallbackGetInfo(event_registration, cb_safety, info_used)
+}
+
+//export isthmus_T_event_callback_set_info
+func isthmus_T_event_callback_set_info(event_registration uintptr, cb_safety int32, info uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventCallbackSetInfo(event_registration, cb_safety, info)
+		})
+	}
+	return tools.EventCallbackSetInfo(event_registration, cb_safety, info)
+}
+
+//export isthmus_T_event_copy
+func isthmus_T_event_copy(event_instance uintptr, buffer uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventCopy(event_instance, buffer)
+		})
+	}
+	return tools.EventCopy(event_instance, buffer)
 }
 
 //export isthmus_T_event_get_index
 func isthmus_T_event_get_index(name uintptr, event_index uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TEventGetIndex(name, event_index)
+			return tools.EventGetIndex(name, event_index)
 		})
 	}
-	return core.TEventGetIndex(name, event_index)
+	return tools.EventGetIndex(name, event_index)
+}
+
+//export isthmus_T_event_get_info
+func isthmus_T_event_get_info(event_index int32, name uintptr, name_len uintptr, verbosity uintptr, array_of_datatypes uintptr, array_of_displacements uintptr, num_elements uintptr, enumtype uintptr, info uintptr, desc uintptr, desc_len uintptr, bind uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventGetInfo(event_index, name, name_len, verbosity, array_of_datatypes, array_of_displacements, num_elements, enumtype, info, desc, desc_len, bind)
+		})
+	}
+	return tools.EventGetInfo(event_index, name, name_len, verbosity, array_of_datatypes, array_of_displacements, num_elements, enumtype, info, desc, desc_len, bind)
 }
 
 //export isthmus_T_event_get_num
 func isthmus_T_event_get_num(num_events uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TEventGetNum(num_events)
+			return tools.EventGetNum(num_events)
 		})
 	}
-	return core.TEventGetNum(num_events)
+	return tools.EventGetNum(num_events)
+}
+
+//export isthmus_T_event_get_source
+func isthmus_T_event_get_source(event_instance uintptr, source_index uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventGetSource(event_instance, source_index)
+		})
+	}
+	return tools.EventGetSource(event_instance, source_index)
+}
+
+//export isthmus_T_event_get_timestamp
+func isthmus_T_event_get_timestamp(event_instance uintptr, event_timestamp uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventGetTimestamp(event_instance, event_timestamp)
+		})
+	}
+	return tools.EventGetTimestamp(event_instance, event_timestamp)
+}
+
+//export isthmus_T_event_handle_alloc
+func isthmus_T_event_handle_alloc(event_index int32, obj_handle uintptr, info uintptr, event_registration uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventHandleAlloc(event_index, obj_handle, info, event_registration)
+		})
+	}
+	return tools.EventHandleAlloc(event_index, obj_handle, info, event_registration)
+}
+
+//export isthmus_T_event_handle_free
+func isthmus_T_event_handle_free(event_registration uintptr, user_data uintptr, free_cb_function uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventHandleFree(event_registration, user_data, free_cb_function)
+		})
+	}
+	return tools.EventHandleFree(event_registration, user_data, free_cb_function)
+}
+
+//export isthmus_T_event_handle_get_info
+func isthmus_T_event_handle_get_info(event_registration uintptr, info_used uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventHandleGetInfo(event_registration, info_used)
+		})
+	}
+	return tools.EventHandleGetInfo(event_registration, info_used)
+}
+
+//export isthmus_T_event_handle_set_info
+func isthmus_T_event_handle_set_info(event_registration uintptr, info uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventHandleSetInfo(event_registration, info)
+		})
+	}
+	return tools.EventHandleSetInfo(event_registration, info)
+}
+
+//export isthmus_T_event_read
+func isthmus_T_event_read(event_instance uintptr, element_index int32, buffer uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventRead(event_instance, element_index, buffer)
+		})
+	}
+	return tools.EventRead(event_instance, element_index, buffer)
+}
+
+//export isthmus_T_event_register_callback
+func isthmus_T_event_register_callback(event_registration uintptr, cb_safety int32, info uintptr, user_data uintptr, event_cb_function uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventRegisterCallback(event_registration, cb_safety, info, user_data, event_cb_function)
+		})
+	}
+	return tools.EventRegisterCallback(event_registration, cb_safety, info, user_data, event_cb_function)
+}
+
+//export isthmus_T_event_set_dropped_handler
+func isthmus_T_event_set_dropped_handler(event_registration uintptr, dropped_cb_function uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.EventSetDroppedHandler(event_registration, dropped_cb_function)
+		})
+	}
+	return tools.EventSetDroppedHandler(event_registration, dropped_cb_function)
 }
 
 //export isthmus_T_finalize
 func isthmus_T_finalize() int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TFinalize()
+			return tools.Finalize()
 		})
 	}
-	return core.TFinalize()
+	return tools.Finalize()
 }
 
 //export isthmus_T_init_thread
 func isthmus_T_init_thread(required int32, provided uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TInitThread(required, provided)
+			return tools.InitThread(required, provided)
 		})
 	}
-	return core.TInitThread(required, provided)
+	return tools.InitThread(required, provided)
 }
 
 //export isthmus_T_pvar_get_index
 func isthmus_T_pvar_get_index(name uintptr, var_class int32, pvar_index uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TPvarGetIndex(name, var_class, pvar_index)
+			return tools.PvarGetIndex(name, var_class, pvar_index)
 		})
 	}
-	return core.TPvarGetIndex(name, var_class, pvar_index)
+	return tools.PvarGetIndex(name, var_class, pvar_index)
+}
+
+//export isthmus_T_pvar_get_info
+func isthmus_T_pvar_get_info(pvar_index int32, name uintptr, name_len uintptr, verbosity uintptr, var_class uintptr, datatype uintptr, enumtype uintptr, desc uintptr, desc_len uintptr, bind uintptr, readonly uintptr, continuous uintptr, atomic uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarGetInfo(pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic)
+		})
+	}
+	return tools.PvarGetInfo(pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic)
 }
 
 //export isthmus_T_pvar_get_num
 func isthmus_T_pvar_get_num(num_pvar uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TPvarGetNum(num_pvar)
+			return tools.PvarGetNum(num_pvar)
 		})
 	}
-	return core.TPvarGetNum(num_pvar)
+	return tools.PvarGetNum(num_pvar)
+}
+
+//export isthmus_T_pvar_handle_alloc
+func isthmus_T_pvar_handle_alloc(session uintptr, pvar_index int32, obj_handle uintptr, handle uintptr, count uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarHandleAlloc(session, pvar_index, obj_handle, handle, count)
+		})
+	}
+	return tools.PvarHandleAlloc(session, pvar_index, obj_handle, handle, count)
+}
+
+//export isthmus_T_pvar_handle_free
+func isthmus_T_pvar_handle_free(session uintptr, handle uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarHandleFree(session, handle)
+		})
+	}
+	return tools.PvarHandleFree(session, handle)
+}
+
+//export isthmus_T_pvar_read
+func isthmus_T_pvar_read(session uintptr, handle uintptr, buf uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarRead(session, handle, buf)
+		})
+	}
+	return tools.PvarRead(session, handle, buf)
+}
+
+//export isthmus_T_pvar_readreset
+func isthmus_T_pvar_readreset(session uintptr, handle uintptr, buf uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarReadreset(session, handle, buf)
+		})
+	}
+	return tools.PvarReadreset(session, handle, buf)
+}
+
+//export isthmus_T_pvar_reset
+func isthmus_T_pvar_reset(session uintptr, handle uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarReset(session, handle)
+		})
+	}
+	return tools.PvarReset(session, handle)
 }
 
 //export isthmus_T_pvar_session_create
 func isthmus_T_pvar_session_create(session uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TPvarSessionCreate(session)
+			return tools.PvarSessionCreate(session)
 		})
 	}
-	return core.TPvarSessionCreate(session)
+	return tools.PvarSessionCreate(session)
 }
 
 //export isthmus_T_pvar_session_free
 func isthmus_T_pvar_session_free(session uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TPvarSessionFree(session)
+			return tools.PvarSessionFree(session)
 		})
 	}
-	return core.TPvarSessionFree(session)
+	return tools.PvarSessionFree(session)
+}
+
+//export isthmus_T_pvar_start
+func isthmus_T_pvar_start(session uintptr, handle uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarStart(session, handle)
+		})
+	}
+	return tools.PvarStart(session, handle)
+}
+
+//export isthmus_T_pvar_stop
+func isthmus_T_pvar_stop(session uintptr, handle uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarStop(session, handle)
+		})
+	}
+	return tools.PvarStop(session, handle)
+}
+
+//export isthmus_T_pvar_write
+func isthmus_T_pvar_write(session uintptr, handle uintptr, buf uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.PvarWrite(session, handle, buf)
+		})
+	}
+	return tools.PvarWrite(session, handle, buf)
+}
+
+//export isthmus_T_source_get_info
+func isthmus_T_source_get_info(source_index int32, name uintptr, name_len uintptr, desc uintptr, desc_len uintptr, ordering uintptr, ticks_per_second uintptr, max_ticks uintptr, info uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.SourceGetInfo(source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info)
+		})
+	}
+	return tools.SourceGetInfo(source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info)
 }
 
 //export isthmus_T_source_get_num
 func isthmus_T_source_get_num(num_sources uintptr) int32 {
 	if core.HasCallbacks() {
 		return core.Serve(func() int32 {
-			return core.TSourceGetNum(num_sources)
+			return tools.SourceGetNum(num_sources)
 		})
 	}
-	return core.TSourceGetNum(num_sources)
+	return tools.SourceGetNum(num_sources)
+}
+
+//export isthmus_T_source_get_timestamp
+func isthmus_T_source_get_timestamp(source_index int32, timestamp uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return tools.SourceGetTimestamp(source_index, timestamp)
+		})
+	}
+	return tools.SourceGetTimestamp(source_index, timestamp)
 }
 
 //export isthmus_Test
@@ -3203,6 +3756,16 @@ func isthmus_Unpack_external(datarep uintptr, inbuf uintptr, insize int64, posit
 	return core.UnpackExternal(datarep, inbuf, insize, position, outbuf, outcount, datatype)
 }
 
+//export isthmus_Unpublish_name
+func isthmus_Unpublish_name(service_name uintptr, info uintptr, port_name uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.UnpublishName(service_name, info, port_name)
+		})
+	}
+	return core.UnpublishName(service_name, info, port_name)
+}
+
 //export isthmus_Wait
 func isthmus_Wait(request uintptr, status uintptr) int32 {
 	if core.HasCallbacks() {
@@ -3241,6 +3804,36 @@ func isthmus_Waitsome(incount int32, array_of_requests uintptr, outcount uintptr
 		})
 	}
 	return core.Waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses)
+}
+
+//export isthmus_Win_create_errhandler
+func isthmus_Win_create_errhandler(win_errhandler_fn uintptr, win_errhandler_fn_caller uintptr, errhandler uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.WinCreateErrhandler(win_errhandler_fn, win_errhandler_fn_caller, errhandler)
+		})
+	}
+	return core.WinCreateErrhandler(win_errhandler_fn, win_errhandler_fn_caller, errhandler)
+}
+
+//export isthmus_Win_create_keyval
+func isthmus_Win_create_keyval(win_copy_attr_fn uintptr, win_copy_attr_fn_caller uintptr, win_delete_attr_fn uintptr, win_delete_attr_fn_caller uintptr, win_keyval uintptr, extra_state uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.WinCreateKeyval(win_copy_attr_fn, win_copy_attr_fn_caller, win_delete_attr_fn, win_delete_attr_fn_caller, win_keyval, extra_state)
+		})
+	}
+	return core.WinCreateKeyval(win_copy_attr_fn, win_copy_attr_fn_caller, win_delete_attr_fn, win_delete_attr_fn_caller, win_keyval, extra_state)
+}
+
+//export isthmus_Win_free_keyval
+func isthmus_Win_free_keyval(win_keyval uintptr) int32 {
+	if core.HasCallbacks() {
+		return core.Serve(func() int32 {
+			return core.WinFreeKeyval(win_keyval)
+		})
+	}
+	return core.WinFreeKeyval(win_keyval)
 }
 
 //export isthmus_Wtick

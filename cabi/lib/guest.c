@@ -21,7 +21,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-extern int32_t isthmus_Pcontrol(int32_t level); /* in Go; it does nothing */
+/* In Go: the first does nothing. */
+extern int32_t isthmus_Pcontrol(int32_t level);
+extern void isthmus_leave(void);
 
 /* initial-exec: a signal handler reads them, and may not allocate. */
 #define PER_THREAD __thread __attribute__((tls_model("initial-exec")))
@@ -227,21 +229,18 @@ static void adopt_handlers(void)
 
 /* The process that is a rank; 0 before and after. A child made by fork is none. */
 static pid_t member;
-static int member_rank;
+static int member_rank, is_idle;
 static _Atomic int is_initialized, is_finalized;
 
-void isthmus_joined(int rank)
+void isthmus_changed(int rank, struct isthmus_life now)
 {
+	if (now.member && member == 0)
+		adopt_handlers();
 	member_rank = rank;
-	member = getpid();
-	adopt_handlers();
-	is_initialized = 1;
-}
-
-void isthmus_left(void)
-{
-	member = 0;
-	is_finalized = 1;
+	member = now.member ? getpid() : 0;
+	is_idle = now.idle;
+	is_initialized = now.initialized;
+	is_finalized = now.finalized;
 }
 
 int isthmus_is_initialized(void)
@@ -262,11 +261,18 @@ static void __attribute__((constructor)) prepare(void)
 }
 
 /* A destructor comes after all exit handlers, of which one may finalize. To finalize here would wait for
-   ranks that may be waiting for this one. */
+   ranks that may be waiting for this one; but where all sessions are closed, none is. */
 static void __attribute__((destructor)) at_exit(void)
 {
-	if (member != 0 && member == getpid()) {
-		fflush(NULL);
-		dprintf(STDERR_FILENO, "isthmus: rank %d: the program ended without MPI_Finalize\n", member_rank);
+	if (member == 0 || member != getpid())
+		return;
+	if (is_idle) {
+		if (!isthmus_entered)
+			isthmus_enter_first("exit");
+		isthmus_leave();
+		return;
 	}
+	fflush(NULL);
+	dprintf(STDERR_FILENO, "isthmus: rank %d: the program ended without %s\n", member_rank,
+		is_initialized && !is_finalized ? "MPI_Finalize" : "MPI_Session_finalize");
 }

@@ -8,8 +8,10 @@
 uintptr_t isthmus_thread(void);
 int isthmus_in_program(void);
 
-/* isthmus_joined notes that this process is a rank of a world; isthmus_left that it left. */
-void isthmus_joined(int rank);
-void isthmus_left(void);
+/* isthmus_changed notes that MPI's life in this process has changed (Life, package core). */
+struct isthmus_life {
+	_Bool member, idle, initialized, finalized;
+};
+void isthmus_changed(int rank, struct isthmus_life now);
 
 typedef int isthmus_sigaction_function(int, const struct sigaction *, struct sigaction *);

@@ -17,12 +17,13 @@ func init() {
 	core.Exit = func(status int) { C.isthmus_exit(C.int(status)) }
 	core.InProgram = func() bool { return C.isthmus_in_program() != 0 }
 	core.Thread = func() uintptr { return uintptr(C.isthmus_thread()) }
-	core.Joined = func(rank int) { C.isthmus_joined(C.int(rank)) }
-	core.Left = func() { C.isthmus_left() }
 	core.AllocateMemory = func(size, alignment uintptr) uintptr {
 		return uintptr(C.isthmus_allocate(C.uintptr_t(size), C.uintptr_t(alignment)))
 	}
 	core.FreeMemory = func(address uintptr) { C.isthmus_free(C.uintptr_t(address)) }
+	core.Changed = func(l core.Life) {
+		C.isthmus_changed(C.int(l.Rank), C.struct_isthmus_life{member: C._Bool(l.Member), idle: C._Bool(l.Idle), initialized: C._Bool(l.Initialized), finalized: C._Bool(l.Finalized)})
+	}
 	core.CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
 		C.isthmus_call_user(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(in), C.uintptr_t(inout), C.int64_t(n), C.uintptr_t(datatype))
 	}
@@ -52,5 +53,10 @@ func init() {
 			C.int32_t(integer), C.uintptr_t(value), C.uintptr_t(extra)))
 	}
 }
+
+// isthmus_leave leaves the world of a process that is idle, when it ends.
+//
+//export isthmus_leave
+func isthmus_leave() { core.Leave() }
 
 func main() {} // of a shared library: never called

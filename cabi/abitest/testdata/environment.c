@@ -60,6 +60,23 @@ static void handlers(void)
 	MPI_Comm_free(&comm);
 }
 
+static void handle_win(MPI_Win *win, int *code, ...)
+{
+	(void)win, (void)code;
+	CHECK(0);
+}
+
+/* Keys and error handlers of windows can be made without one. */
+static void windows(void)
+{
+	MPI_Errhandler handler;
+	int key = MPI_KEYVAL_INVALID;
+	CHECK(MPI_Win_create_errhandler(handle_win, &handler) == MPI_SUCCESS && handler != MPI_ERRHANDLER_NULL);
+	CHECK(MPI_Errhandler_free(&handler) == MPI_SUCCESS && handler == MPI_ERRHANDLER_NULL);
+	CHECK(MPI_Win_create_keyval(MPI_WIN_DUP_FN, MPI_WIN_NULL_DELETE_FN, &key, NULL) == MPI_SUCCESS && key != MPI_KEYVAL_INVALID);
+	CHECK(MPI_Win_free_keyval(&key) == MPI_SUCCESS && key == MPI_KEYVAL_INVALID);
+}
+
 static void tools(void)
 {
 	int n = -1, provided = -1;
@@ -84,6 +101,7 @@ int main(int argc, char **argv)
 	infos();
 	errors();
 	handlers();
+	windows();
 	result = finish();
 	MPI_Initialized(&initialized);
 	MPI_Finalized(&finalized);

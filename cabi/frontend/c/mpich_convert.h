@@ -253,6 +253,13 @@ static void __attribute__((unused)) call_comm_errhandler_function(uintptr_t fn, 
 	((MPI_Comm_errhandler_function *)fn)(&comm, &error);
 }
 
+static void __attribute__((unused)) call_session_errhandler_function(uintptr_t fn, uintptr_t handle, int32_t code)
+{
+	MPI_Session session = from_session(handle);
+	int error = from_error(code);
+	((MPI_Session_errhandler_function *)fn)(&session, &error);
+}
+
 static int32_t __attribute__((unused)) call_type_copy_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t in, uintptr_t *out, int *keep)
 {
 	void *value = NULL;
@@ -281,6 +288,27 @@ static int32_t __attribute__((unused)) call_comm_delete_attr_function(uintptr_t 
 	return to_error(error);
 }
 
+static void __attribute__((unused)) call_win_errhandler_function(uintptr_t fn, uintptr_t handle, int32_t code)
+{
+	MPI_Win win = from_win(handle);
+	int error = from_error(code);
+	((MPI_Win_errhandler_function *)fn)(&win, &error);
+}
+
+static int32_t __attribute__((unused)) call_win_copy_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t in, uintptr_t *out, int *keep)
+{
+	void *value = NULL;
+	int error = ((MPI_Win_copy_attr_function *)fn)(from_win(object), keyval, (void *)extra, (void *)in, &value, keep);
+	*out = (uintptr_t)value;
+	return to_error(error);
+}
+
+static int32_t __attribute__((unused)) call_win_delete_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra)
+{
+	int error = ((MPI_Win_delete_attr_function *)fn)(from_win(object), keyval, (void *)value, (void *)extra);
+	return to_error(error);
+}
+
 /* The functions of MPI_Keyval_create have the same types under other names. */
 #define call_copy_function call_comm_copy_attr_function
 #define call_delete_function call_comm_delete_attr_function
@@ -295,7 +323,7 @@ int MPIR_Dup_fn(MPI_Comm comm, int keyval, void *extra, void *in, void *out, int
 	return 0;
 }
 
-/* What MPICH's header has as variables. Weights have the core's values; its libraries for Fortran compare
+/* What MPICH's header has as variables. Weights and the handle have the core's values; its libraries for Fortran compare
    with the others, and set the first two. */
 extern int *const MPI_UNWEIGHTED, *const MPI_WEIGHTS_EMPTY, *MPI_F_STATUS_IGNORE, *MPI_F_STATUSES_IGNORE;
 extern int MPIR_F08_MPI_IN_PLACE, MPIR_F08_MPI_BOTTOM;

@@ -477,13 +477,15 @@ int MPI_Cartdim_get(MPI_Comm comm, int *ndims) __attribute__((weak, alias("PMPI_
 
 int PMPI_Close_port(const char *port_name)
 {
-	isthmus_missing("MPI_Close_port");
+	isthmus_enter("MPI_Close_port");
+	return isthmus_Close_port((uintptr_t)port_name);
 }
 int MPI_Close_port(const char *port_name) __attribute__((weak, alias("PMPI_Close_port")));
 
 int PMPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
 {
-	isthmus_missing("MPI_Comm_accept");
+	isthmus_enter("MPI_Comm_accept");
+	return isthmus_Comm_accept((uintptr_t)port_name, (uintptr_t)info, root, (uintptr_t)comm, (uintptr_t)newcomm);
 }
 int MPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_accept")));
 
@@ -517,7 +519,8 @@ int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int *result) __attribute__(
 
 int PMPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
 {
-	isthmus_missing("MPI_Comm_connect");
+	isthmus_enter("MPI_Comm_connect");
+	return isthmus_Comm_connect((uintptr_t)port_name, (uintptr_t)info, root, (uintptr_t)comm, (uintptr_t)newcomm);
 }
 int MPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_connect")));
 
@@ -582,7 +585,8 @@ int MPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer_addr, MPI_Count *size) 
 
 int PMPI_Comm_disconnect(MPI_Comm *comm)
 {
-	isthmus_missing("MPI_Comm_disconnect");
+	isthmus_enter("MPI_Comm_disconnect");
+	return isthmus_Comm_disconnect((uintptr_t)comm);
 }
 int MPI_Comm_disconnect(MPI_Comm *comm) __attribute__((weak, alias("PMPI_Comm_disconnect")));
 
@@ -692,7 +696,8 @@ int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) __attribute__((w
 
 int PMPI_Comm_join(int fd, MPI_Comm *intercomm)
 {
-	isthmus_missing("MPI_Comm_join");
+	isthmus_enter("MPI_Comm_join");
+	return isthmus_Comm_join(fd, (uintptr_t)intercomm);
 }
 int MPI_Comm_join(int fd, MPI_Comm *intercomm) __attribute__((weak, alias("PMPI_Comm_join")));
 
@@ -1702,7 +1707,8 @@ int MPI_Group_free(MPI_Group *group) __attribute__((weak, alias("PMPI_Group_free
 
 int PMPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup)
 {
-	isthmus_missing("MPI_Group_from_session_pset");
+	isthmus_enter("MPI_Group_from_session_pset");
+	return isthmus_Group_from_session_pset((uintptr_t)session, (uintptr_t)pset_name, (uintptr_t)newgroup);
 }
 int MPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_from_session_pset")));
 
@@ -2355,7 +2361,8 @@ int MPI_Keyval_free(int *keyval) __attribute__((weak, alias("PMPI_Keyval_free"))
 
 int PMPI_Lookup_name(const char *service_name, MPI_Info info, char *port_name)
 {
-	isthmus_missing("MPI_Lookup_name");
+	isthmus_enter("MPI_Lookup_name");
+	return isthmus_Lookup_name((uintptr_t)service_name, (uintptr_t)info, (uintptr_t)port_name);
 }
 int MPI_Lookup_name(const char *service_name, MPI_Info info, char *port_name) __attribute__((weak, alias("PMPI_Lookup_name")));
 
@@ -2574,7 +2581,8 @@ int MPI_Op_toint(MPI_Op op) __attribute__((weak, alias("PMPI_Op_toint")));
 
 int PMPI_Open_port(MPI_Info info, char *port_name)
 {
-	isthmus_missing("MPI_Open_port");
+	isthmus_enter("MPI_Open_port");
+	return isthmus_Open_port((uintptr_t)info, (uintptr_t)port_name);
 }
 int MPI_Open_port(MPI_Info info, char *port_name) __attribute__((weak, alias("PMPI_Open_port")));
 
@@ -2712,7 +2720,8 @@ int MPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datat
 
 int PMPI_Publish_name(const char *service_name, MPI_Info info, const char *port_name)
 {
-	isthmus_missing("MPI_Publish_name");
+	isthmus_enter("MPI_Publish_name");
+	return isthmus_Publish_name((uintptr_t)service_name, (uintptr_t)info, (uintptr_t)port_name);
 }
 int MPI_Publish_name(const char *service_name, MPI_Info info, const char *port_name) __attribute__((weak, alias("PMPI_Publish_name")));
 
@@ -3159,49 +3168,60 @@ int MPI_Sendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype datatype, in
 
 int PMPI_Session_attach_buffer(MPI_Session session, void *buffer, int size)
 {
-	isthmus_missing("MPI_Session_attach_buffer");
+	isthmus_enter("MPI_Session_attach_buffer");
+	return isthmus_Session_attach_buffer((uintptr_t)session, (uintptr_t)buffer, size);
 }
 int MPI_Session_attach_buffer(MPI_Session session, void *buffer, int size) __attribute__((weak, alias("PMPI_Session_attach_buffer")));
 
 int PMPI_Session_attach_buffer_c(MPI_Session session, void *buffer, MPI_Count size)
 {
-	isthmus_missing("MPI_Session_attach_buffer_c");
+	isthmus_enter("MPI_Session_attach_buffer_c");
+	return isthmus_Session_attach_buffer((uintptr_t)session, (uintptr_t)buffer, size);
 }
 int MPI_Session_attach_buffer_c(MPI_Session session, void *buffer, MPI_Count size) __attribute__((weak, alias("PMPI_Session_attach_buffer_c")));
 
 int PMPI_Session_call_errhandler(MPI_Session session, int errorcode)
 {
-	isthmus_missing("MPI_Session_call_errhandler");
+	isthmus_enter("MPI_Session_call_errhandler");
+	return isthmus_Session_call_errhandler((uintptr_t)session, errorcode);
 }
 int MPI_Session_call_errhandler(MPI_Session session, int errorcode) __attribute__((weak, alias("PMPI_Session_call_errhandler")));
 
 int PMPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler)
 {
-	isthmus_missing("MPI_Session_create_errhandler");
+	isthmus_enter("MPI_Session_create_errhandler");
+	return isthmus_Session_create_errhandler((uintptr_t)session_errhandler_fn, (uintptr_t)&call_session_errhandler_function, (uintptr_t)errhandler);
 }
 int MPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Session_create_errhandler")));
 
 int PMPI_Session_detach_buffer(MPI_Session session, void *buffer_addr, int *size)
 {
-	isthmus_missing("MPI_Session_detach_buffer");
+	isthmus_enter("MPI_Session_detach_buffer");
+	int64_t wide_size = *size;
+	int outcome = isthmus_Session_detach_buffer((uintptr_t)session, (uintptr_t)buffer_addr, (uintptr_t)&wide_size);
+	*size = isthmus_narrow(wide_size);
+	return outcome;
 }
 int MPI_Session_detach_buffer(MPI_Session session, void *buffer_addr, int *size) __attribute__((weak, alias("PMPI_Session_detach_buffer")));
 
 int PMPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr, MPI_Count *size)
 {
-	isthmus_missing("MPI_Session_detach_buffer_c");
+	isthmus_enter("MPI_Session_detach_buffer_c");
+	return isthmus_Session_detach_buffer((uintptr_t)session, (uintptr_t)buffer_addr, (uintptr_t)size);
 }
 int MPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr, MPI_Count *size) __attribute__((weak, alias("PMPI_Session_detach_buffer_c")));
 
 int PMPI_Session_finalize(MPI_Session *session)
 {
-	isthmus_missing("MPI_Session_finalize");
+	isthmus_enter("MPI_Session_finalize");
+	return isthmus_Session_finalize((uintptr_t)session);
 }
 int MPI_Session_finalize(MPI_Session *session) __attribute__((weak, alias("PMPI_Session_finalize")));
 
 int PMPI_Session_flush_buffer(MPI_Session session)
 {
-	isthmus_missing("MPI_Session_flush_buffer");
+	isthmus_enter("MPI_Session_flush_buffer");
+	return isthmus_Session_flush_buffer((uintptr_t)session);
 }
 int MPI_Session_flush_buffer(MPI_Session session) __attribute__((weak, alias("PMPI_Session_flush_buffer")));
 
@@ -3213,49 +3233,57 @@ MPI_Session MPI_Session_fromint(int session) __attribute__((weak, alias("PMPI_Se
 
 int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler)
 {
-	isthmus_missing("MPI_Session_get_errhandler");
+	isthmus_enter("MPI_Session_get_errhandler");
+	return isthmus_Session_get_errhandler((uintptr_t)session, (uintptr_t)errhandler);
 }
 int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Session_get_errhandler")));
 
 int PMPI_Session_get_info(MPI_Session session, MPI_Info *info_used)
 {
-	isthmus_missing("MPI_Session_get_info");
+	isthmus_enter("MPI_Session_get_info");
+	return isthmus_Session_get_info((uintptr_t)session, (uintptr_t)info_used);
 }
 int MPI_Session_get_info(MPI_Session session, MPI_Info *info_used) __attribute__((weak, alias("PMPI_Session_get_info")));
 
 int PMPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name)
 {
-	isthmus_missing("MPI_Session_get_nth_pset");
+	isthmus_enter("MPI_Session_get_nth_pset");
+	return isthmus_Session_get_nth_pset((uintptr_t)session, (uintptr_t)info, n, (uintptr_t)pset_len, (uintptr_t)pset_name);
 }
 int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name) __attribute__((weak, alias("PMPI_Session_get_nth_pset")));
 
 int PMPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_names)
 {
-	isthmus_missing("MPI_Session_get_num_psets");
+	isthmus_enter("MPI_Session_get_num_psets");
+	return isthmus_Session_get_num_psets((uintptr_t)session, (uintptr_t)info, (uintptr_t)npset_names);
 }
 int MPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_names) __attribute__((weak, alias("PMPI_Session_get_num_psets")));
 
 int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info)
 {
-	isthmus_missing("MPI_Session_get_pset_info");
+	isthmus_enter("MPI_Session_get_pset_info");
+	return isthmus_Session_get_pset_info((uintptr_t)session, (uintptr_t)pset_name, (uintptr_t)info);
 }
 int MPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info) __attribute__((weak, alias("PMPI_Session_get_pset_info")));
 
 int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request)
 {
-	isthmus_missing("MPI_Session_iflush_buffer");
+	isthmus_enter("MPI_Session_iflush_buffer");
+	return isthmus_Session_iflush_buffer((uintptr_t)session, (uintptr_t)request);
 }
 int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) __attribute__((weak, alias("PMPI_Session_iflush_buffer")));
 
 int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session)
 {
-	isthmus_missing("MPI_Session_init");
+	isthmus_enter("MPI_Session_init");
+	return isthmus_Session_init((uintptr_t)info, (uintptr_t)errhandler, (uintptr_t)session);
 }
 int MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) __attribute__((weak, alias("PMPI_Session_init")));
 
 int PMPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler)
 {
-	isthmus_missing("MPI_Session_set_errhandler");
+	isthmus_enter("MPI_Session_set_errhandler");
+	return isthmus_Session_set_errhandler((uintptr_t)session, (uintptr_t)errhandler);
 }
 int MPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) __attribute__((weak, alias("PMPI_Session_set_errhandler")));
 
@@ -3414,7 +3442,8 @@ int MPI_T_category_get_index(const char *name, int *cat_index) __attribute__((we
 
 int PMPI_T_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories)
 {
-	isthmus_missing("MPI_T_category_get_info");
+	isthmus_enter("MPI_T_category_get_info");
+	return isthmus_T_category_get_info(cat_index, (uintptr_t)name, (uintptr_t)name_len, (uintptr_t)desc, (uintptr_t)desc_len, (uintptr_t)num_cvars, (uintptr_t)num_pvars, (uintptr_t)num_categories);
 }
 int MPI_T_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories) __attribute__((weak, alias("PMPI_T_category_get_info")));
 
@@ -3448,7 +3477,8 @@ int MPI_T_cvar_get_index(const char *name, int *cvar_index) __attribute__((weak,
 
 int PMPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbosity, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *scope)
 {
-	isthmus_missing("MPI_T_cvar_get_info");
+	isthmus_enter("MPI_T_cvar_get_info");
+	return isthmus_T_cvar_get_info(cvar_index, (uintptr_t)name, (uintptr_t)name_len, (uintptr_t)verbosity, (uintptr_t)datatype, (uintptr_t)enumtype, (uintptr_t)desc, (uintptr_t)desc_len, (uintptr_t)bind, (uintptr_t)scope);
 }
 int MPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbosity, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *scope) __attribute__((weak, alias("PMPI_T_cvar_get_info")));
 
@@ -3461,55 +3491,64 @@ int MPI_T_cvar_get_num(int *num_cvar) __attribute__((weak, alias("PMPI_T_cvar_ge
 
 int PMPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle, MPI_T_cvar_handle *handle, int *count)
 {
-	isthmus_missing("MPI_T_cvar_handle_alloc");
+	isthmus_enter("MPI_T_cvar_handle_alloc");
+	return isthmus_T_cvar_handle_alloc(cvar_index, (uintptr_t)obj_handle, (uintptr_t)handle, (uintptr_t)count);
 }
 int MPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle, MPI_T_cvar_handle *handle, int *count) __attribute__((weak, alias("PMPI_T_cvar_handle_alloc")));
 
 int PMPI_T_cvar_handle_free(MPI_T_cvar_handle *handle)
 {
-	isthmus_missing("MPI_T_cvar_handle_free");
+	isthmus_enter("MPI_T_cvar_handle_free");
+	return isthmus_T_cvar_handle_free((uintptr_t)handle);
 }
 int MPI_T_cvar_handle_free(MPI_T_cvar_handle *handle) __attribute__((weak, alias("PMPI_T_cvar_handle_free")));
 
 int PMPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf)
 {
-	isthmus_missing("MPI_T_cvar_read");
+	isthmus_enter("MPI_T_cvar_read");
+	return isthmus_T_cvar_read((uintptr_t)handle, (uintptr_t)buf);
 }
 int MPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf) __attribute__((weak, alias("PMPI_T_cvar_read")));
 
 int PMPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf)
 {
-	isthmus_missing("MPI_T_cvar_write");
+	isthmus_enter("MPI_T_cvar_write");
+	return isthmus_T_cvar_write((uintptr_t)handle, (uintptr_t)buf);
 }
 int MPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf) __attribute__((weak, alias("PMPI_T_cvar_write")));
 
 int PMPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name, int *name_len)
 {
-	isthmus_missing("MPI_T_enum_get_info");
+	isthmus_enter("MPI_T_enum_get_info");
+	return isthmus_T_enum_get_info((uintptr_t)enumtype, (uintptr_t)num, (uintptr_t)name, (uintptr_t)name_len);
 }
 int MPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name, int *name_len) __attribute__((weak, alias("PMPI_T_enum_get_info")));
 
 int PMPI_T_enum_get_item(MPI_T_enum enumtype, int indx, int *value, char *name, int *name_len)
 {
-	isthmus_missing("MPI_T_enum_get_item");
+	isthmus_enter("MPI_T_enum_get_item");
+	return isthmus_T_enum_get_item((uintptr_t)enumtype, indx, (uintptr_t)value, (uintptr_t)name, (uintptr_t)name_len);
 }
 int MPI_T_enum_get_item(MPI_T_enum enumtype, int indx, int *value, char *name, int *name_len) __attribute__((weak, alias("PMPI_T_enum_get_item")));
 
 int PMPI_T_event_callback_get_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info *info_used)
 {
-	isthmus_missing("MPI_T_event_callback_get_info");
+	isthmus_enter("MPI_T_event_callback_get_info");
+	return isthmus_T_event_callback_get_info((uintptr_t)event_registration, cb_safety, (uintptr_t)info_used);
 }
 int MPI_T_event_callback_get_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info *info_used) __attribute__((weak, alias("PMPI_T_event_callback_get_info")));
 
 int PMPI_T_event_callback_set_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info)
 {
-	isthmus_missing("MPI_T_event_callback_set_info");
+	isthmus_enter("MPI_T_event_callback_set_info");
+	return isthmus_T_event_callback_set_info((uintptr_t)event_registration, cb_safety, (uintptr_t)info);
 }
 int MPI_T_event_callback_set_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info) __attribute__((weak, alias("PMPI_T_event_callback_set_info")));
 
 int PMPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer)
 {
-	isthmus_missing("MPI_T_event_copy");
+	isthmus_enter("MPI_T_event_copy");
+	return isthmus_T_event_copy((uintptr_t)event_instance, (uintptr_t)buffer);
 }
 int MPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer) __attribute__((weak, alias("PMPI_T_event_copy")));
 
@@ -3522,7 +3561,8 @@ int MPI_T_event_get_index(const char *name, int *event_index) __attribute__((wea
 
 int PMPI_T_event_get_info(int event_index, char *name, int *name_len, int *verbosity, MPI_Datatype array_of_datatypes[], MPI_Aint array_of_displacements[], int *num_elements, MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind)
 {
-	isthmus_missing("MPI_T_event_get_info");
+	isthmus_enter("MPI_T_event_get_info");
+	return isthmus_T_event_get_info(event_index, (uintptr_t)name, (uintptr_t)name_len, (uintptr_t)verbosity, (uintptr_t)array_of_datatypes, (uintptr_t)array_of_displacements, (uintptr_t)num_elements, (uintptr_t)enumtype, (uintptr_t)info, (uintptr_t)desc, (uintptr_t)desc_len, (uintptr_t)bind);
 }
 int MPI_T_event_get_info(int event_index, char *name, int *name_len, int *verbosity, MPI_Datatype array_of_datatypes[], MPI_Aint array_of_displacements[], int *num_elements, MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind) __attribute__((weak, alias("PMPI_T_event_get_info")));
 
@@ -3535,55 +3575,64 @@ int MPI_T_event_get_num(int *num_events) __attribute__((weak, alias("PMPI_T_even
 
 int PMPI_T_event_get_source(MPI_T_event_instance event_instance, int *source_index)
 {
-	isthmus_missing("MPI_T_event_get_source");
+	isthmus_enter("MPI_T_event_get_source");
+	return isthmus_T_event_get_source((uintptr_t)event_instance, (uintptr_t)source_index);
 }
 int MPI_T_event_get_source(MPI_T_event_instance event_instance, int *source_index) __attribute__((weak, alias("PMPI_T_event_get_source")));
 
 int PMPI_T_event_get_timestamp(MPI_T_event_instance event_instance, MPI_Count *event_timestamp)
 {
-	isthmus_missing("MPI_T_event_get_timestamp");
+	isthmus_enter("MPI_T_event_get_timestamp");
+	return isthmus_T_event_get_timestamp((uintptr_t)event_instance, (uintptr_t)event_timestamp);
 }
 int MPI_T_event_get_timestamp(MPI_T_event_instance event_instance, MPI_Count *event_timestamp) __attribute__((weak, alias("PMPI_T_event_get_timestamp")));
 
 int PMPI_T_event_handle_alloc(int event_index, void *obj_handle, MPI_Info info, MPI_T_event_registration *event_registration)
 {
-	isthmus_missing("MPI_T_event_handle_alloc");
+	isthmus_enter("MPI_T_event_handle_alloc");
+	return isthmus_T_event_handle_alloc(event_index, (uintptr_t)obj_handle, (uintptr_t)info, (uintptr_t)event_registration);
 }
 int MPI_T_event_handle_alloc(int event_index, void *obj_handle, MPI_Info info, MPI_T_event_registration *event_registration) __attribute__((weak, alias("PMPI_T_event_handle_alloc")));
 
 int PMPI_T_event_handle_free(MPI_T_event_registration event_registration, void *user_data, MPI_T_event_free_cb_function free_cb_function)
 {
-	isthmus_missing("MPI_T_event_handle_free");
+	isthmus_enter("MPI_T_event_handle_free");
+	return isthmus_T_event_handle_free((uintptr_t)event_registration, (uintptr_t)user_data, (uintptr_t)free_cb_function);
 }
 int MPI_T_event_handle_free(MPI_T_event_registration event_registration, void *user_data, MPI_T_event_free_cb_function free_cb_function) __attribute__((weak, alias("PMPI_T_event_handle_free")));
 
 int PMPI_T_event_handle_get_info(MPI_T_event_registration event_registration, MPI_Info *info_used)
 {
-	isthmus_missing("MPI_T_event_handle_get_info");
+	isthmus_enter("MPI_T_event_handle_get_info");
+	return isthmus_T_event_handle_get_info((uintptr_t)event_registration, (uintptr_t)info_used);
 }
 int MPI_T_event_handle_get_info(MPI_T_event_registration event_registration, MPI_Info *info_used) __attribute__((weak, alias("PMPI_T_event_handle_get_info")));
 
 int PMPI_T_event_handle_set_info(MPI_T_event_registration event_registration, MPI_Info info)
 {
-	isthmus_missing("MPI_T_event_handle_set_info");
+	isthmus_enter("MPI_T_event_handle_set_info");
+	return isthmus_T_event_handle_set_info((uintptr_t)event_registration, (uintptr_t)info);
 }
 int MPI_T_event_handle_set_info(MPI_T_event_registration event_registration, MPI_Info info) __attribute__((weak, alias("PMPI_T_event_handle_set_info")));
 
 int PMPI_T_event_read(MPI_T_event_instance event_instance, int element_index, void *buffer)
 {
-	isthmus_missing("MPI_T_event_read");
+	isthmus_enter("MPI_T_event_read");
+	return isthmus_T_event_read((uintptr_t)event_instance, element_index, (uintptr_t)buffer);
 }
 int MPI_T_event_read(MPI_T_event_instance event_instance, int element_index, void *buffer) __attribute__((weak, alias("PMPI_T_event_read")));
 
 int PMPI_T_event_register_callback(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info, void *user_data, MPI_T_event_cb_function event_cb_function)
 {
-	isthmus_missing("MPI_T_event_register_callback");
+	isthmus_enter("MPI_T_event_register_callback");
+	return isthmus_T_event_register_callback((uintptr_t)event_registration, cb_safety, (uintptr_t)info, (uintptr_t)user_data, (uintptr_t)event_cb_function);
 }
 int MPI_T_event_register_callback(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info, void *user_data, MPI_T_event_cb_function event_cb_function) __attribute__((weak, alias("PMPI_T_event_register_callback")));
 
 int PMPI_T_event_set_dropped_handler(MPI_T_event_registration event_registration, MPI_T_event_dropped_cb_function dropped_cb_function)
 {
-	isthmus_missing("MPI_T_event_set_dropped_handler");
+	isthmus_enter("MPI_T_event_set_dropped_handler");
+	return isthmus_T_event_set_dropped_handler((uintptr_t)event_registration, (uintptr_t)dropped_cb_function);
 }
 int MPI_T_event_set_dropped_handler(MPI_T_event_registration event_registration, MPI_T_event_dropped_cb_function dropped_cb_function) __attribute__((weak, alias("PMPI_T_event_set_dropped_handler")));
 
@@ -3610,7 +3659,8 @@ int MPI_T_pvar_get_index(const char *name, int var_class, int *pvar_index) __att
 
 int PMPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbosity, int *var_class, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *readonly, int *continuous, int *atomic)
 {
-	isthmus_missing("MPI_T_pvar_get_info");
+	isthmus_enter("MPI_T_pvar_get_info");
+	return isthmus_T_pvar_get_info(pvar_index, (uintptr_t)name, (uintptr_t)name_len, (uintptr_t)verbosity, (uintptr_t)var_class, (uintptr_t)datatype, (uintptr_t)enumtype, (uintptr_t)desc, (uintptr_t)desc_len, (uintptr_t)bind, (uintptr_t)readonly, (uintptr_t)continuous, (uintptr_t)atomic);
 }
 int MPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbosity, int *var_class, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *readonly, int *continuous, int *atomic) __attribute__((weak, alias("PMPI_T_pvar_get_info")));
 
@@ -3623,31 +3673,36 @@ int MPI_T_pvar_get_num(int *num_pvar) __attribute__((weak, alias("PMPI_T_pvar_ge
 
 int PMPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index, void *obj_handle, MPI_T_pvar_handle *handle, int *count)
 {
-	isthmus_missing("MPI_T_pvar_handle_alloc");
+	isthmus_enter("MPI_T_pvar_handle_alloc");
+	return isthmus_T_pvar_handle_alloc((uintptr_t)session, pvar_index, (uintptr_t)obj_handle, (uintptr_t)handle, (uintptr_t)count);
 }
 int MPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index, void *obj_handle, MPI_T_pvar_handle *handle, int *count) __attribute__((weak, alias("PMPI_T_pvar_handle_alloc")));
 
 int PMPI_T_pvar_handle_free(MPI_T_pvar_session session, MPI_T_pvar_handle *handle)
 {
-	isthmus_missing("MPI_T_pvar_handle_free");
+	isthmus_enter("MPI_T_pvar_handle_free");
+	return isthmus_T_pvar_handle_free((uintptr_t)session, (uintptr_t)handle);
 }
 int MPI_T_pvar_handle_free(MPI_T_pvar_session session, MPI_T_pvar_handle *handle) __attribute__((weak, alias("PMPI_T_pvar_handle_free")));
 
 int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *buf)
 {
-	isthmus_missing("MPI_T_pvar_read");
+	isthmus_enter("MPI_T_pvar_read");
+	return isthmus_T_pvar_read((uintptr_t)session, (uintptr_t)handle, (uintptr_t)buf);
 }
 int MPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *buf) __attribute__((weak, alias("PMPI_T_pvar_read")));
 
 int PMPI_T_pvar_readreset(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *buf)
 {
-	isthmus_missing("MPI_T_pvar_readreset");
+	isthmus_enter("MPI_T_pvar_readreset");
+	return isthmus_T_pvar_readreset((uintptr_t)session, (uintptr_t)handle, (uintptr_t)buf);
 }
 int MPI_T_pvar_readreset(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *buf) __attribute__((weak, alias("PMPI_T_pvar_readreset")));
 
 int PMPI_T_pvar_reset(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
 {
-	isthmus_missing("MPI_T_pvar_reset");
+	isthmus_enter("MPI_T_pvar_reset");
+	return isthmus_T_pvar_reset((uintptr_t)session, (uintptr_t)handle);
 }
 int MPI_T_pvar_reset(MPI_T_pvar_session session, MPI_T_pvar_handle handle) __attribute__((weak, alias("PMPI_T_pvar_reset")));
 
@@ -3667,25 +3722,29 @@ int MPI_T_pvar_session_free(MPI_T_pvar_session *session) __attribute__((weak, al
 
 int PMPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
 {
-	isthmus_missing("MPI_T_pvar_start");
+	isthmus_enter("MPI_T_pvar_start");
+	return isthmus_T_pvar_start((uintptr_t)session, (uintptr_t)handle);
 }
 int MPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle) __attribute__((weak, alias("PMPI_T_pvar_start")));
 
 int PMPI_T_pvar_stop(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
 {
-	isthmus_missing("MPI_T_pvar_stop");
+	isthmus_enter("MPI_T_pvar_stop");
+	return isthmus_T_pvar_stop((uintptr_t)session, (uintptr_t)handle);
 }
 int MPI_T_pvar_stop(MPI_T_pvar_session session, MPI_T_pvar_handle handle) __attribute__((weak, alias("PMPI_T_pvar_stop")));
 
 int PMPI_T_pvar_write(MPI_T_pvar_session session, MPI_T_pvar_handle handle, const void *buf)
 {
-	isthmus_missing("MPI_T_pvar_write");
+	isthmus_enter("MPI_T_pvar_write");
+	return isthmus_T_pvar_write((uintptr_t)session, (uintptr_t)handle, (uintptr_t)buf);
 }
 int MPI_T_pvar_write(MPI_T_pvar_session session, MPI_T_pvar_handle handle, const void *buf) __attribute__((weak, alias("PMPI_T_pvar_write")));
 
 int PMPI_T_source_get_info(int source_index, char *name, int *name_len, char *desc, int *desc_len, MPI_T_source_order *ordering, MPI_Count *ticks_per_second, MPI_Count *max_ticks, MPI_Info *info)
 {
-	isthmus_missing("MPI_T_source_get_info");
+	isthmus_enter("MPI_T_source_get_info");
+	return isthmus_T_source_get_info(source_index, (uintptr_t)name, (uintptr_t)name_len, (uintptr_t)desc, (uintptr_t)desc_len, (uintptr_t)ordering, (uintptr_t)ticks_per_second, (uintptr_t)max_ticks, (uintptr_t)info);
 }
 int MPI_T_source_get_info(int source_index, char *name, int *name_len, char *desc, int *desc_len, MPI_T_source_order *ordering, MPI_Count *ticks_per_second, MPI_Count *max_ticks, MPI_Info *info) __attribute__((weak, alias("PMPI_T_source_get_info")));
 
@@ -3698,7 +3757,8 @@ int MPI_T_source_get_num(int *num_sources) __attribute__((weak, alias("PMPI_T_so
 
 int PMPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp)
 {
-	isthmus_missing("MPI_T_source_get_timestamp");
+	isthmus_enter("MPI_T_source_get_timestamp");
+	return isthmus_T_source_get_timestamp(source_index, (uintptr_t)timestamp);
 }
 int MPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp) __attribute__((weak, alias("PMPI_T_source_get_timestamp")));
 
@@ -4142,7 +4202,8 @@ int MPI_Unpack_external_c(const char datarep[], const void *inbuf, MPI_Count ins
 
 int PMPI_Unpublish_name(const char *service_name, MPI_Info info, const char *port_name)
 {
-	isthmus_missing("MPI_Unpublish_name");
+	isthmus_enter("MPI_Unpublish_name");
+	return isthmus_Unpublish_name((uintptr_t)service_name, (uintptr_t)info, (uintptr_t)port_name);
 }
 int MPI_Unpublish_name(const char *service_name, MPI_Info info, const char *port_name) __attribute__((weak, alias("PMPI_Unpublish_name")));
 
@@ -4236,13 +4297,15 @@ int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win) __attribu
 
 int PMPI_Win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn, MPI_Errhandler *errhandler)
 {
-	isthmus_missing("MPI_Win_create_errhandler");
+	isthmus_enter("MPI_Win_create_errhandler");
+	return isthmus_Win_create_errhandler((uintptr_t)win_errhandler_fn, (uintptr_t)&call_win_errhandler_function, (uintptr_t)errhandler);
 }
 int MPI_Win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Win_create_errhandler")));
 
 int PMPI_Win_create_keyval(MPI_Win_copy_attr_function *win_copy_attr_fn, MPI_Win_delete_attr_function *win_delete_attr_fn, int *win_keyval, void *extra_state)
 {
-	isthmus_missing("MPI_Win_create_keyval");
+	isthmus_enter("MPI_Win_create_keyval");
+	return isthmus_Win_create_keyval((uintptr_t)win_copy_attr_fn, (uintptr_t)&call_win_copy_attr_function, (uintptr_t)win_delete_attr_fn, (uintptr_t)&call_win_delete_attr_function, (uintptr_t)win_keyval, (uintptr_t)extra_state);
 }
 int MPI_Win_create_keyval(MPI_Win_copy_attr_function *win_copy_attr_fn, MPI_Win_delete_attr_function *win_delete_attr_fn, int *win_keyval, void *extra_state) __attribute__((weak, alias("PMPI_Win_create_keyval")));
 
@@ -4296,7 +4359,8 @@ int MPI_Win_free(MPI_Win *win) __attribute__((weak, alias("PMPI_Win_free")));
 
 int PMPI_Win_free_keyval(int *win_keyval)
 {
-	isthmus_missing("MPI_Win_free_keyval");
+	isthmus_enter("MPI_Win_free_keyval");
+	return isthmus_Win_free_keyval((uintptr_t)win_keyval);
 }
 int MPI_Win_free_keyval(int *win_keyval) __attribute__((weak, alias("PMPI_Win_free_keyval")));
 

@@ -39,6 +39,13 @@ static void __attribute__((unused)) call_comm_errhandler_function(uintptr_t fn, 
 	((MPI_Comm_errhandler_function *)fn)(&comm, &error);
 }
 
+static void __attribute__((unused)) call_session_errhandler_function(uintptr_t fn, uintptr_t handle, int32_t code)
+{
+	MPI_Session session = (MPI_Session)handle;
+	int error = code;
+	((MPI_Session_errhandler_function *)fn)(&session, &error);
+}
+
 static int32_t __attribute__((unused)) call_type_copy_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t in, uintptr_t *out, int *keep)
 {
 	void *value = NULL;
@@ -64,6 +71,27 @@ static int32_t __attribute__((unused)) call_comm_copy_attr_function(uintptr_t fn
 static int32_t __attribute__((unused)) call_comm_delete_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra)
 {
 	int error = ((MPI_Comm_delete_attr_function *)fn)((MPI_Comm)object, keyval, (void *)value, (void *)extra);
+	return error;
+}
+
+static void __attribute__((unused)) call_win_errhandler_function(uintptr_t fn, uintptr_t handle, int32_t code)
+{
+	MPI_Win win = (MPI_Win)handle;
+	int error = code;
+	((MPI_Win_errhandler_function *)fn)(&win, &error);
+}
+
+static int32_t __attribute__((unused)) call_win_copy_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t in, uintptr_t *out, int *keep)
+{
+	void *value = NULL;
+	int error = ((MPI_Win_copy_attr_function *)fn)((MPI_Win)object, keyval, (void *)extra, (void *)in, &value, keep);
+	*out = (uintptr_t)value;
+	return error;
+}
+
+static int32_t __attribute__((unused)) call_win_delete_attr_function(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra)
+{
+	int error = ((MPI_Win_delete_attr_function *)fn)((MPI_Win)object, keyval, (void *)value, (void *)extra);
 	return error;
 }
 
