@@ -44,6 +44,15 @@ func TestFortranAttributes(t *testing.T) {
 }
 func TestCXX(t *testing.T) { passesBound(t, built(t, "mpicxx.mpich", "g++", "mpich/objects.cc")) }
 
+// Those of Open MPI's ABI have our library for mpif.h and the module mpi, and Open MPI's for mpi_f08 over it.
+func TestOpenMPIFortran(t *testing.T) {
+	passesBound(t, built(t, "mpifort.openmpi", "gfortran", "fortran.f90"))
+	passesBound(t, built(t, "mpifort.openmpi", "gfortran", "fortranmore.f90"))
+}
+func TestOpenMPICXX(t *testing.T) {
+	passesBound(t, built(t, "mpicxx.openmpi", "g++", "openmpi/bindings.cc"))
+}
+
 // What MPICH's library has beside the standard's functions works.
 func TestMPICHRemoved(t *testing.T) { passesBound(t, mpichProgram(t, "mpich/removed.c")) }
 

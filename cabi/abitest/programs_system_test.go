@@ -69,13 +69,25 @@ func standardProgram(t *testing.T, source string, flags ...string) string {
 // mpichProgram compiles one with Debian's MPICH, and runs with our library in its place.
 func mpichProgram(t *testing.T, source string) string {
 	t.Helper()
+	return foreignProgram(t, "mpicc.mpich", source)
+}
+
+// openMPIProgram compiles one with Debian's Open MPI, with more flags.
+func openMPIProgram(t *testing.T, source string, flags ...string) string {
+	t.Helper()
+	return foreignProgram(t, "mpicc.openmpi", source, flags...)
+}
+
+// foreignProgram compiles one with another MPI's compiler and header.
+func foreignProgram(t *testing.T, mpicc, source string, flags ...string) string {
+	t.Helper()
 	libraries(t)
-	mpicc, err := exec.LookPath("mpicc.mpich")
+	path, err := exec.LookPath(mpicc)
 	if err != nil {
-		t.Skipf("MPICH's ABI was not tested with its own header: %v", err)
+		t.Skipf("an ABI was not tested with its own header: %v", err)
 	}
 	program := filepath.Join(t.TempDir(), "program")
-	command(t, mpicc, "-std=c99", "-o", program, filepath.Join("testdata", source))
+	command(t, path, append(append([]string{"-std=c99", "-o", program}, flags...), filepath.Join("testdata", source))...)
 	return program
 }
 
@@ -127,14 +139,30 @@ func passesWith(t *testing.T, sizes []int, name string, args ...string) {
 	}
 }
 
-func TestMessages(t *testing.T)         { passes(t, standardProgram(t, "messages.c")) }
-func TestCollectives(t *testing.T)      { passes(t, standardProgram(t, "collectives.c")) }
-func TestEnvironment(t *testing.T)      { passes(t, standardProgram(t, "environment.c")) }
-func TestAllocation(t *testing.T)       { passes(t, standardProgram(t, "allocation.c")) }
-func TestMPICHMessages(t *testing.T)    { passes(t, mpichProgram(t, "messages.c")) }
-func TestMPICHCollectives(t *testing.T) { passes(t, mpichProgram(t, "collectives.c")) }
-func TestMPICHEnvironment(t *testing.T) { passes(t, mpichProgram(t, "environment.c")) }
-func TestMPICHAllocation(t *testing.T)  { passes(t, mpichProgram(t, "allocation.c")) }
+func TestMessages(t *testing.T)           { passes(t, standardProgram(t, "messages.c")) }
+func TestCollectives(t *testing.T)        { passes(t, standardProgram(t, "collectives.c")) }
+func TestEnvironment(t *testing.T)        { passes(t, standardProgram(t, "environment.c")) }
+func TestAllocation(t *testing.T)         { passes(t, standardProgram(t, "allocation.c")) }
+func TestMPICHMessages(t *testing.T)      { passes(t, mpichProgram(t, "messages.c")) }
+func TestMPICHCollectives(t *testing.T)   { passes(t, mpichProgram(t, "collectives.c")) }
+func TestMPICHEnvironment(t *testing.T)   { passes(t, mpichProgram(t, "environment.c")) }
+func TestMPICHAllocation(t *testing.T)    { passes(t, mpichProgram(t, "allocation.c")) }
+func TestOpenMPIMessages(t *testing.T)    { passes(t, openMPIProgram(t, "messages.c")) }
+func TestOpenMPICollectives(t *testing.T) { passes(t, openMPIProgram(t, "collectives.c")) }
+func TestOpenMPIEnvironment(t *testing.T) { passes(t, openMPIProgram(t, "environment.c")) }
+func TestOpenMPIAllocation(t *testing.T)  { passes(t, openMPIProgram(t, "allocation.c")) }
+
+// Programs start where the loader looks for all functions that they and Open MPI's other libraries name.
+func TestOpenMPIBound(t *testing.T) { passesBound(t, openMPIProgram(t, "messages.c")) }
+
+// A handle is the same in a program that has copies of the library's objects, as most do, and in code that has none.
+func TestOpenMPICopies(t *testing.T) {
+	for _, flags := range [][]string{{"-no-pie", "-fno-pie"}, {"-fPIE", "-pie"}, {"-fPIC", "-pie"}} {
+		program := openMPIProgram(t, filepath.Join("openmpi", "handles.c"), append(flags, "-ldl")...)
+		plugin := openMPIProgram(t, filepath.Join("openmpi", "handles.c"), "-DPLUGIN", "-fPIC", "-shared")
+		passes(t, program, plugin)
+	}
+}
 
 // A function that is missing ends the program, after what it printed, and is named, with what to do.
 func TestMissing(t *testing.T)      { ends(t, standardProgram(t, "missing.c"), "MPI_Win_allocate") }

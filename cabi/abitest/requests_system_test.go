@@ -2,7 +2,10 @@
 
 package abitest
 
-import "testing"
+import (
+	"path/filepath"
+	"testing"
+)
 
 // sizes are the numbers of ranks of the tests below: one, powers of two, and a number that is none.
 var sizes = []int{1, 2, 4, 5}
@@ -18,3 +21,9 @@ func TestMPICHNonblocking(t *testing.T) { passesWith(t, sizes, mpichProgram(t, "
 func TestMPICHPersistent(t *testing.T)  { passesWith(t, sizes, mpichProgram(t, "persistent.c")) }
 func TestMPICHPartitioned(t *testing.T) { passesWith(t, sizes, mpichProgram(t, "partitioned.c")) }
 func TestMPICHGrequests(t *testing.T)   { passesWith(t, sizes, mpichProgram(t, "grequests.c")) }
+func TestOpenMPIMatched(t *testing.T)   { passesWith(t, sizes, openMPIProgram(t, "matched.c")) }
+func TestOpenMPIPersistent(t *testing.T) {
+	passesWith(t, sizes, openMPIProgram(t, "persistent.c", "-include", filepath.Join("testdata", "openmpi", "persistent.h")))
+}
+func TestOpenMPINonblocking(t *testing.T) { passesWith(t, sizes, openMPIProgram(t, "nonblocking.c")) }
+func TestOpenMPIGrequests(t *testing.T)   { passesWith(t, sizes, openMPIProgram(t, "grequests.c")) }

@@ -6,9 +6,12 @@ package abitest
 import (
 	"bytes"
 	"debug/elf"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -53,26 +56,31 @@ func TestPrograms(t *testing.T) {
 	command(t, compiler, append([]string{"-std=c99", "-Wall", "-Wextra", "-Werror", "-I" + dir, "-fsyntax-only"}, programs...)...)
 }
 
-// Both front-ends have all functions of the table, each also with its PMPI name.
+// All front-ends have all functions of the table, each also with its PMPI name.
 func TestSymbols(t *testing.T) {
 	compiler, dir := sources(t)
 	nm, err := exec.LookPath("nm")
 	if err != nil {
 		t.Skipf("symbols were not tested: %v", err)
 	}
-	for _, source := range []string{"standard.c", "mpich.c"} {
+	for source, number := range map[string]int{"standard.c": 664, "mpich.c": 0, "openmpi.c": 415 + 22} { // 0: and those of extra.txt
 		object := compiled(t, compiler, dir, source)
 		types, functions := map[string]string{}, 0
-		for line := range strings.Lines(command(t, nm, "--defined-only", "--extern-only", object)) {
-			if fields := strings.Fields(line); len(fields) == 3 && strings.Contains(fields[2], "MPI_") {
-				types[fields[2]] = fields[1]
-				if strings.Contains("TW", fields[1]) {
+		output := command(t, nm, "--defined-only", "--extern-only", "--print-size", object)
+		for line := range strings.Lines(output) {
+			if fields := strings.Fields(line); len(fields) == 4 && (strings.HasPrefix(strings.TrimPrefix(fields[3], "P"), "MPI_") || strings.HasPrefix(strings.TrimPrefix(fields[3], "P"), "MPIX_")) {
+				types[fields[3]] = fields[2]
+				if fields[2] == "W" {
 					functions++
 				}
 			}
 		}
-		if source == "standard.c" && functions != 2*664 {
-			t.Errorf("%s has %d functions, want 664 with two names each", source, functions)
+		if number > 0 && functions != number {
+			t.Errorf("%s has %d functions that a tool may define too, want %d", source, functions, number)
+		}
+		if source == "openmpi.c" {
+			checkOpenMPI(t, types, output)
+			continue
 		}
 		for _, variable := range []string{"MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_F_STATUS_IGNORE", "MPI_F08_STATUSES_IGNORE", "MPI_T_PVAR_ALL_HANDLES"} { // no symbols in the standard's ABI
 			if has := types[variable] != ""; has != (source == "mpich.c") {
@@ -159,6 +167,63 @@ func TestMPICHLibraries(t *testing.T) {
 
 // isMPICH matches the names of MPICH's library.
 var isMPICH = regexp.MustCompile(`^P?MPI[A-Z]*_`)
+
+// The front-end for Fortran has a routine for each function of Open MPI's, but for those of the tools interface, by the names that
+// compilers give it, and the one that Open MPI's library for mpi_f08 calls.
+func TestRoutines(t *testing.T) {
+	compiler, dir := sources(t)
+	nm, err := exec.LookPath("nm")
+	if err != nil {
+		t.Skipf("symbols were not tested: %v", err)
+	}
+	object := compiled(t, compiler, dir, "mpifh.c")
+	has := map[string]bool{}
+	for line := range strings.Lines(command(t, nm, "--defined-only", "--extern-only", object)) {
+		has[strings.Fields(line)[2]] = true
+	}
+	routines := 0
+	for _, name := range api.OpenMPI().Functions {
+		if strings.HasPrefix(name, "MPI_T_") || strings.HasSuffix(name, "_c2f") || strings.HasSuffix(name, "_f2c") {
+			continue
+		}
+		routines++
+		upper := strings.ToUpper(name)
+		name = strings.ToLower(name)
+		for _, symbol := range []string{"o" + name + "_f", name + "_", "p" + name + "_", name + "__", name, upper, "P" + upper} {
+			if !has[symbol] {
+				t.Errorf("there is no %s", symbol)
+			}
+		}
+	}
+	if routines < 360 {
+		t.Errorf("%d routines", routines)
+	}
+}
+
+// checkOpenMPI checks that the front-end of Open MPI's ABI has the functions of Debian's library, and its data objects in just
+// the sizes: a program's copy has those.
+func checkOpenMPI(t *testing.T, types map[string]string, symbols string) {
+	for _, name := range api.OpenMPI().Functions {
+		if types[name] != "W" || types["P"+name] != "T" {
+			t.Errorf("%s is %q and P%s %q, want a weak and a strong function", name, types[name], name, types["P"+name])
+		}
+	}
+	sizes := map[string]int64{}
+	for line := range strings.Lines(symbols) {
+		if fields := strings.Fields(line); len(fields) == 4 && strings.Contains("BD", fields[2]) {
+			sizes[fields[3]], _ = strconv.ParseInt(fields[1], 16, 64)
+		}
+	}
+	for _, o := range api.OpenMPI().Objects {
+		if sizes[o.Name] != int64(o.Size) {
+			t.Errorf("%s has %d bytes, and %d in Open MPI's library", o.Name, sizes[o.Name], o.Size)
+		}
+		delete(sizes, o.Name)
+	}
+	if len(sizes) > 0 {
+		t.Errorf("Open MPI's library has no %v", slices.Collect(maps.Keys(sizes)))
+	}
+}
 
 // mpi.h can be compiled as C and as C++ without warnings.
 func TestHeader(t *testing.T) {

@@ -17,6 +17,9 @@ func TestMPICHGraphs(t *testing.T)    { passesWith(t, gridSizes, mpichProgram(t,
 func TestNeighbours(t *testing.T) {
 	passesWith(t, gridSizes, standardProgram(t, "neighbours.c", noAddress...))
 }
-func TestMPICHNeighbours(t *testing.T) { passesWith(t, gridSizes, mpichProgram(t, "neighbours.c")) }
-func TestSplits(t *testing.T)          { passesWith(t, []int{1, 3}, standardProgram(t, "splits.c")) }
-func TestMPICHSplits(t *testing.T)     { passesWith(t, []int{3}, mpichProgram(t, "splits.c")) }
+func TestMPICHNeighbours(t *testing.T)   { passesWith(t, gridSizes, mpichProgram(t, "neighbours.c")) }
+func TestSplits(t *testing.T)            { passesWith(t, []int{1, 3}, standardProgram(t, "splits.c")) }
+func TestMPICHSplits(t *testing.T)       { passesWith(t, []int{3}, mpichProgram(t, "splits.c")) }
+func TestOpenMPICartesian(t *testing.T)  { passesWith(t, gridSizes, openMPIProgram(t, "cartesian.c")) }
+func TestOpenMPIGraphs(t *testing.T)     { passesWith(t, gridSizes, openMPIProgram(t, "graphs.c")) }
+func TestOpenMPINeighbours(t *testing.T) { passesWith(t, gridSizes, openMPIProgram(t, "neighbours.c")) }

@@ -2,6 +2,7 @@ package api
 
 import (
 	_ "embed"
+	"strconv"
 	"strings"
 )
 
@@ -67,4 +68,43 @@ func MPICH() map[string]string {
 		}
 	}
 	return values
+}
+
+//go:embed openmpi.tsv
+var openMPI string
+
+// OpenMPIABI is Open MPI's ABI, version 4.1.
+type OpenMPIABI struct {
+	Values    map[string]string // of constants; of handles, the objects whose addresses they are
+	Fortran   map[string]string // the numbers that handles have in Fortran
+	Objects   []Object
+	Functions []string // those of MPI, which all have a PMPI name too
+}
+
+// Object is data that a library exports: programs may have a copy of it, of just this size.
+type Object struct {
+	Name string
+	Size int
+}
+
+// OpenMPI returns what openmpi.tsv has. A constant without a value does not exist there.
+func OpenMPI() OpenMPIABI {
+	abi := OpenMPIABI{Values: map[string]string{}, Fortran: map[string]string{}}
+	for line := range strings.Lines(openMPI) {
+		switch fields := strings.Fields(line); fields[0] {
+		case "constant", "handle":
+			abi.Values[fields[1]] = fields[2]
+		case "fortran":
+			abi.Fortran[fields[1]] = fields[2]
+		case "object":
+			size, err := strconv.Atoi(fields[2])
+			if err != nil {
+				panic("cabi/api: openmpi.tsv: " + err.Error()) // the table is part of the program
+			}
+			abi.Objects = append(abi.Objects, Object{fields[1], size})
+		case "function":
+			abi.Functions = append(abi.Functions, fields[1])
+		}
+	}
+	return abi
 }

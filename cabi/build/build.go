@@ -22,15 +22,18 @@ var ErrNoCompiler = errors.New("there is no C compiler")
 // core is the package of the library that the front-ends share.
 const core = "github.com/isthmus-grid/isthmus/cabi/lib"
 
-// A library is a front-end: its source, its soname, and other names that programs know it by.
+// A library is a front-end: its source, its soname, other names that programs know it by, and libraries that it needs besides
+// the core.
 type library struct {
 	source, soname string
-	names          []string
+	names, needs   []string
 }
 
 var libraries = []library{
-	{"standard.c", "libmpi_abi.so.1", []string{"libmpi_abi.so"}},
-	{"mpich.c", "libmpich.so.12", []string{"libmpich.so", "libmpi.so.12"}},
+	{"standard.c", "libmpi_abi.so.1", []string{"libmpi_abi.so"}, nil},
+	{"mpich.c", "libmpich.so.12", []string{"libmpich.so", "libmpi.so.12"}, nil},
+	{"openmpi.c", "libmpi.so.40", nil, nil},
+	{"mpifh.c", "libmpi_mpifh.so.40", nil, []string{"libmpi.so.40"}},
 }
 
 // Compiler returns the C compiler that the go command would use, or ErrNoCompiler.
@@ -108,9 +111,12 @@ func goLibrary(ctx context.Context, out string) error {
 // the C library, but in the core after it.
 func (l library) compile(ctx context.Context, compiler, sources, lib string) error {
 	out := filepath.Join(lib, l.soname)
-	cmd := exec.CommandContext(ctx, compiler, "-std=c99", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror",
-		"-Wl,-soname,"+l.soname, "-Wl,-rpath,$ORIGIN", "-Wl,-z,defs", "-o", out, filepath.Join(sources, l.source), filepath.Join(sources, "signals.c"), "-L"+lib, "-l:libisthmus.so")
-	if err := run(cmd); err != nil {
+	args := []string{"-std=c99", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror",
+		"-Wl,-soname," + l.soname, "-Wl,-rpath,$ORIGIN", "-Wl,-z,defs", "-o", out, filepath.Join(sources, l.source), filepath.Join(sources, "signals.c"), "-L" + lib, "-l:libisthmus.so"}
+	for _, name := range l.needs {
+		args = append(args, "-l:"+name)
+	}
+	if err := run(exec.CommandContext(ctx, compiler, args...)); err != nil {
 		return err
 	}
 	for _, name := range l.names {

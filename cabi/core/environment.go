@@ -46,7 +46,7 @@ func GetProcessorName(name, length uintptr) int32 {
 	if err != nil {
 		host = "localhost"
 	}
-	storeText(name, host, maxProcessorName/2, length) // MPICH's programs have room for half
+	storeText(name, host, maxProcessorName, length)
 	return success
 }
 

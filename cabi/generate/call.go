@@ -25,18 +25,23 @@ type frontend interface {
 // stubs. PMPI_X is the function, and MPI_X a weak alias of it (MPI-5.0, section 15.2).
 func writeFunctions(out *bytes.Buffer, s *surface, abi frontend) {
 	for _, f := range s.all {
-		fmt.Fprintf(out, "\n%s\n{\n", f.Prototype("P"+f.Name))
-		if answer := answered[f.Name]; answer != "" {
-			fmt.Fprintf(out, "\t*flag = %s;\n\treturn 0;\n", answer)
-		} else if isConversion(f) {
-			writeConversion(out, f)
-		} else if s.has[f.Name] {
-			writeCall(out, f, abi)
-		} else {
-			fmt.Fprintf(out, "\tisthmus_missing(%q);\n", f.Name)
-		}
-		fmt.Fprintf(out, "}\n%s __attribute__((weak, alias(%q)));\n", f.Prototype(""), "P"+f.Name)
+		writeFunction(out, f, f.Name, s.has[f.Name], abi)
 	}
+}
+
+// writeFunction writes a function with a name that may be another than its own.
+func writeFunction(out *bytes.Buffer, f api.Function, name string, has bool, abi frontend) {
+	fmt.Fprintf(out, "\n%s\n{\n", f.Prototype("P"+name))
+	if answer := answered[f.Name]; answer != "" {
+		fmt.Fprintf(out, "\t*flag = %s;\n\treturn 0;\n", answer)
+	} else if isConversion(f) {
+		writeConversion(out, f)
+	} else if has {
+		writeCall(out, f, abi)
+	} else {
+		fmt.Fprintf(out, "\tisthmus_missing(%q);\n", name)
+	}
+	fmt.Fprintf(out, "}\n%s __attribute__((weak, alias(%q)));\n", f.Prototype(name), "P"+name)
 }
 
 // isConversion reports whether f converts between a handle and an int (MPI-5.0, chapter 20), or a Fortran INTEGER. Handles are
@@ -55,9 +60,9 @@ func writeConversion(out *bytes.Buffer, f api.Function) {
 // them in children made by fork, where Go does not run.
 var answered = map[string]string{"MPI_Initialized": "isthmus_is_initialized()", "MPI_Finalized": "isthmus_is_finalized()"}
 
-// writeCall writes the body of a function that calls the core.
-func writeCall(out *bytes.Buffer, f api.Function, abi frontend) {
-	var before, after, values []string
+// callOf returns the expression with which a front-end calls the core for f, and the statements before it and after it.
+func callOf(f api.Function, abi frontend) (before []string, call string, after []string) {
+	var values []string
 	for _, p := range f.Params {
 		if p.Kind.Base == "..." {
 			continue
@@ -77,14 +82,18 @@ func writeCall(out *bytes.Buffer, f api.Function, abi frontend) {
 	if hasCounts(f) {
 		values = append(values, map[bool]string{true: "1", false: "0"}[f.Large()])
 	}
-	fmt.Fprintf(out, "\tisthmus_enter(%q);\n", f.Name)
-	call := fmt.Sprintf("isthmus_%s(%s)", stem(f), strings.Join(values, ", "))
-	out.WriteString(strings.Join(before, ""))
+	return before, abi.result(f, fmt.Sprintf("isthmus_%s(%s)", stem(f), strings.Join(values, ", "))), after
+}
+
+// writeCall writes the body of a function that calls the core.
+func writeCall(out *bytes.Buffer, f api.Function, abi frontend) {
+	before, call, after := callOf(f, abi)
+	fmt.Fprintf(out, "\tisthmus_enter(%q);\n%s", f.Name, strings.Join(before, ""))
 	if len(after) == 0 {
-		fmt.Fprintf(out, "\treturn %s;\n", abi.result(f, call))
+		fmt.Fprintf(out, "\treturn %s;\n", call)
 		return
 	}
-	fmt.Fprintf(out, "\t%s outcome = %s;\n%s\treturn outcome;\n", f.Result.CType(false), abi.result(f, call), strings.Join(after, ""))
+	fmt.Fprintf(out, "\t%s outcome = %s;\n%s\treturn outcome;\n", f.Result.CType(false), call, strings.Join(after, ""))
 }
 
 // narrowed hands the core a count of 64 bits for one of the size of int, which the function

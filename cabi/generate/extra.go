@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/cabi/api"
 )
 
-// extraMPICH is mpich with the kinds of functions that only MPICH's libraries call. mpich_extra.h has what is called here.
-type extraMPICH struct{ mpich }
+// extraMPICH is an ABI with the kinds of functions that only MPICH's libraries call. mpich_extra.h has what is called here.
+type extraMPICH struct{ foreign }
 
 func (m extraMPICH) argument(f api.Function, p api.Param) argument {
 	switch p.Kind.Base {
@@ -21,7 +21,7 @@ func (m extraMPICH) argument(f api.Function, p api.Param) argument {
 		}
 		return argument{value: "(uintptr_t)" + p.Name}
 	}
-	return m.mpich.argument(f, p)
+	return m.foreign.argument(f, p)
 }
 
 // answeredExtra are functions of MPICH's that need no core: no memory is a graphics card's.
@@ -31,7 +31,7 @@ var answeredExtra = map[string]string{
 }
 
 // writeExtra writes the functions that MPICH's ABI has beside the standard's.
-func writeExtra(out *bytes.Buffer, s *surface) {
+func writeExtra(abi foreign, out *bytes.Buffer, s *surface) {
 	byName := map[string]api.Function{}
 	for _, f := range s.all {
 		byName[f.Name] = f
@@ -55,7 +55,7 @@ func writeExtra(out *bytes.Buffer, s *surface) {
 			fmt.Fprintf(out, " __attribute__((alias(%q)));\n", "P"+same.Name)
 		} else {
 			out.WriteString("\n{\n")
-			writeExtraBody(out, f.Function, s)
+			writeExtraBody(abi, out, f.Function, s)
 			out.WriteString("}\n")
 		}
 		if f.HasProfiling() {
@@ -64,14 +64,14 @@ func writeExtra(out *bytes.Buffer, s *surface) {
 	}
 }
 
-func writeExtraBody(out *bytes.Buffer, f api.Function, s *surface) {
+func writeExtraBody(abi foreign, out *bytes.Buffer, f api.Function, s *surface) {
 	switch answer := answeredExtra[f.Name]; {
 	case answer != "":
 		fmt.Fprintf(out, "\t%s\n", answer)
 	case isConversion(f):
 		writeConversion(out, f)
 	case s.has[f.Name]:
-		writeCall(out, f, extraMPICH{})
+		writeCall(out, f, extraMPICH{abi})
 	default:
 		fmt.Fprintf(out, "\tisthmus_missing(%q);\n", f.Name)
 	}

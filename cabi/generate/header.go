@@ -38,6 +38,23 @@ func writeHeader(out *bytes.Buffer, s *surface) {
 	out.WriteString("#ifdef __cplusplus\n}\n#endif\n\n#endif\n")
 }
 
+// writeMPICHHeader writes the types of MPICH's ABI, for the front-end only: programs are compiled
+// with MPICH's own header.
+func writeMPICHHeader(out *bytes.Buffer, _ *surface) {
+	fmt.Fprintf(out, "/* %s */\n/* The types of MPICH's ABI. */\n\n#include <stdint.h>\n\n", marker)
+	out.WriteString("typedef intptr_t MPI_Aint;\ntypedef int64_t MPI_Offset;\ntypedef int64_t MPI_Count;\n")
+	for _, h := range handles {
+		if strings.HasPrefix(h, "T_") || h == "File" {
+			fmt.Fprintf(out, "typedef struct MPI_ABI_%s *MPI_%s;\n", h, h)
+		} else {
+			fmt.Fprintf(out, "typedef int MPI_%s;\n", h)
+		}
+	}
+	out.WriteString("typedef int MPI_T_cb_safety;\ntypedef int MPI_T_source_order;\n\n" +
+		"typedef struct MPI_Status {\n\tint count_lo;\n\tint count_hi_and_cancelled;\n\tint MPI_SOURCE;\n\tint MPI_TAG;\n\tint MPI_ERROR;\n} MPI_Status;\n\n")
+	writeCallbacks(out)
+}
+
 // writeCallbacks declares the types of the program's functions.
 func writeCallbacks(out *bytes.Buffer) {
 	for _, c := range api.Callbacks() {

@@ -58,7 +58,11 @@ func run(root string) error {
 		{"frontend/c/core.h", writeCore},
 		{"frontend/c/standard.c", writeStandard},
 		{"frontend/c/mpich.h", writeMPICHHeader},
-		{"frontend/c/mpich.c", writeMPICH},
+		{"frontend/c/mpich.c", mpich.write},
+		{"frontend/c/openmpi.h", writeOpenMPIHeader},
+		{"frontend/c/openmpi.c", openMPI.write},
+		{"frontend/c/mpifh.h", writeFortranHeader},
+		{"frontend/c/mpifh.c", writeFortran},
 		{"lib/exports.go", writeExports},
 	} {
 		var out bytes.Buffer

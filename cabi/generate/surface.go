@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/cabi/api"
@@ -46,6 +47,14 @@ func newSurface(all []api.Function, goNames map[string]bool) (*surface, error) {
 		s.has[large.Name] = true
 	}
 	return s, nil
+}
+
+// only returns the surface with these functions, if any are named.
+func (s surface) only(names []string) *surface {
+	if names != nil {
+		s.all = slices.DeleteFunc(slices.Clone(s.all), func(f api.Function) bool { return !slices.Contains(names, f.Name) })
+	}
+	return &s
 }
 
 // separate are the large functions that have a function of the core's each: their parameters differ

@@ -1,4 +1,4 @@
-! Fortran through MPICH's own libraries for it: constants that it compares by address.
+! Fortran through libraries for it: constants that these compare by address.
 
 program fortran
   implicit none

@@ -248,6 +248,7 @@ int main(int argc, char **argv)
 	no_process();
 	mistakes();
 	one_status();
-	statuses();
+	if (MPI_VERSION >= 4)
+		statuses();
 	return finish();
 }

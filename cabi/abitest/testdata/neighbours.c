@@ -21,6 +21,15 @@ static void wipe(void)
 		in[i] = GONE;
 }
 
+/* Forms are blocking, nonblocking and persistent. */
+#if MPI_VERSION >= 4
+enum { FORMS = 3 };
+#define INIT(name, ...) MPI_Neighbor_##name##_init(__VA_ARGS__)
+#else
+enum { FORMS = 2 };
+#define INIT(name, ...) MPI_ERR_OTHER
+#endif
+
 /* EXCHANGE makes a call in one of its forms. A persistent one is started twice. */
 #define EXCHANGE(name, ...) \
 	do { \
@@ -32,7 +41,7 @@ static void wipe(void)
 			CHECK(MPI_Ineighbor_##name(__VA_ARGS__, h->comm, &request) == MPI_SUCCESS); \
 			CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS && request == MPI_REQUEST_NULL); \
 		} else { \
-			CHECK(MPI_Neighbor_##name##_init(__VA_ARGS__, h->comm, MPI_INFO_NULL, &request) == MPI_SUCCESS); \
+			CHECK(INIT(name, __VA_ARGS__, h->comm, MPI_INFO_NULL, &request) == MPI_SUCCESS); \
 			for (int i = 0; i < 2; i++) { \
 				wipe(); \
 				CHECK(MPI_Start(&request) == MPI_SUCCESS); \
@@ -112,6 +121,7 @@ static void alltoalls(const struct hood *h, int form, int me)
 }
 
 /* Counts of 64 bits. */
+#if MPI_VERSION >= 4
 static void large(const struct hood *h, int me)
 {
 	MPI_Count one[MOST], two[MOST];
@@ -130,6 +140,9 @@ static void large(const struct hood *h, int me)
 	for (int i = 0; i < h->in; i++)
 		received(h, i, 3 * i, 2);
 }
+#else
+static void large(const struct hood *h, int me) {}
+#endif
 
 static void errors(const struct hood *h)
 {
@@ -148,7 +161,7 @@ static void exchanges(struct hood *h)
 	if (h->comm == MPI_COMM_NULL)
 		return;
 	MPI_Comm_rank(h->comm, &me);
-	for (int form = 0; form < 3; form++) {
+	for (int form = 0; form < FORMS; form++) {
 		gathers(h, form, me);
 		alltoalls(h, form, me);
 	}

@@ -455,6 +455,10 @@ static inline int from_error(int32_t value)
 	case 1017: return (int)70; /* MPI_T_ERR_PVAR_NO_STARTSTOP */
 	case 1018: return (int)72; /* MPI_T_ERR_PVAR_NO_ATOMIC */
 	case 16383: return (int)0x3fffffff; /* MPI_ERR_LASTCODE */
+	case 61: return (int)15; /* MPI_ERR_ERRHANDLER */
+	case 62: return (int)15; /* MPI_ERR_ABI */
+	case 1002: return (int)15; /* MPI_T_ERR_NOT_ACCESSIBLE */
+	case 1004: return (int)15; /* MPI_T_ERR_NOT_SUPPORTED */
 	}
 	return added_from(value);
 }
@@ -771,7 +775,8 @@ static inline int from_win(uintptr_t value)
 	return dynamic_from(value, MPICH_WIN);
 }
 
-#include "mpich_convert.h"
+#include "mpich_values.h"
+#include "convert.h"
 
 int PMPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set)
 {
@@ -783,9 +788,10 @@ int MPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *log
 int PMPI_Abi_get_fortran_info(MPI_Info *info)
 {
 	isthmus_enter("MPI_Abi_get_fortran_info");
-	uintptr_t abi_info = to_info(*info);
+	uintptr_t abi_info = 0;
 	int outcome = from_error(isthmus_Abi_get_fortran_info((uintptr_t)&abi_info));
-	*info = from_info(abi_info);
+	if (abi_info)
+		*info = from_info(abi_info);
 	return outcome;
 }
 int MPI_Abi_get_fortran_info(MPI_Info *info) __attribute__((weak, alias("PMPI_Abi_get_fortran_info")));
@@ -793,9 +799,10 @@ int MPI_Abi_get_fortran_info(MPI_Info *info) __attribute__((weak, alias("PMPI_Ab
 int PMPI_Abi_get_info(MPI_Info *info)
 {
 	isthmus_enter("MPI_Abi_get_info");
-	uintptr_t abi_info = to_info(*info);
+	uintptr_t abi_info = 0;
 	int outcome = from_error(isthmus_Abi_get_info((uintptr_t)&abi_info));
-	*info = from_info(abi_info);
+	if (abi_info)
+		*info = from_info(abi_info);
 	return outcome;
 }
 int MPI_Abi_get_info(MPI_Info *info) __attribute__((weak, alias("PMPI_Abi_get_info")));
@@ -898,9 +905,10 @@ int MPI_Allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendt
 int PMPI_Allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Allgather_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Allgather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Allgather_init")));
@@ -908,9 +916,10 @@ int MPI_Allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype
 int PMPI_Allgather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Allgather_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Allgather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Allgather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Allgather_init_c")));
@@ -932,9 +941,10 @@ int MPI_Allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype send
 int PMPI_Allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Allgatherv_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Allgatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Allgatherv_init")));
@@ -942,9 +952,10 @@ int MPI_Allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtyp
 int PMPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Allgatherv_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Allgatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Allgatherv_init_c")));
@@ -973,9 +984,10 @@ int MPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Dat
 int PMPI_Allreduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Allreduce_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Allreduce_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Allreduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Allreduce_init")));
@@ -983,9 +995,10 @@ int MPI_Allreduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Dataty
 int PMPI_Allreduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Allreduce_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Allreduce_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Allreduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Allreduce_init_c")));
@@ -1007,9 +1020,10 @@ int MPI_Alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendty
 int PMPI_Alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Alltoall_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Alltoall_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Alltoall_init")));
@@ -1017,9 +1031,10 @@ int MPI_Alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
 int PMPI_Alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Alltoall_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Alltoall_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Alltoall_init_c")));
@@ -1041,9 +1056,10 @@ int MPI_Alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI
 int PMPI_Alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Alltoallv_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Alltoallv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Alltoallv_init")));
@@ -1051,9 +1067,10 @@ int MPI_Alltoallv_init(const void *sendbuf, const int sendcounts[], const int sd
 int PMPI_Alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Alltoallv_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Alltoallv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Alltoallv_init_c")));
@@ -1087,11 +1104,12 @@ int PMPI_Alltoallw_init(const void *sendbuf, const int sendcounts[], const int s
 	isthmus_enter("MPI_Alltoallw_init");
 	uintptr_t *abi_sendtypes = sendbuf == IN_PLACE ? NULL : to_datatypes(sendtypes, peers(comm));
 	uintptr_t *abi_recvtypes = to_datatypes(recvtypes, peers(comm));
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Alltoallw_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Alltoallw_init(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Alltoallw_init")));
@@ -1101,11 +1119,12 @@ int PMPI_Alltoallw_init_c(const void *sendbuf, const MPI_Count sendcounts[], con
 	isthmus_enter("MPI_Alltoallw_init_c");
 	uintptr_t *abi_sendtypes = sendbuf == IN_PLACE ? NULL : to_datatypes(sendtypes, peers(comm));
 	uintptr_t *abi_recvtypes = to_datatypes(recvtypes, peers(comm));
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Alltoallw_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Alltoallw_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Alltoallw_init_c")));
@@ -1143,9 +1162,10 @@ int MPI_Barrier(MPI_Comm comm) __attribute__((weak, alias("PMPI_Barrier")));
 int PMPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Barrier_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Barrier_init(to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Barrier_init")));
@@ -1167,9 +1187,10 @@ int MPI_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, 
 int PMPI_Bcast_init(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Bcast_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Bcast_init((uintptr_t)buffer, count, to_datatype(datatype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Bcast_init(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Bcast_init")));
@@ -1177,9 +1198,10 @@ int MPI_Bcast_init(void *buffer, int count, MPI_Datatype datatype, int root, MPI
 int PMPI_Bcast_init_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Bcast_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Bcast_init((uintptr_t)buffer, count, to_datatype(datatype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Bcast_init_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Bcast_init_c")));
@@ -1201,9 +1223,10 @@ int MPI_Bsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int des
 int PMPI_Bsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Bsend_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Bsend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Bsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Bsend_init")));
@@ -1211,9 +1234,10 @@ int MPI_Bsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, 
 int PMPI_Bsend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Bsend_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Bsend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Bsend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Bsend_init_c")));
@@ -1259,9 +1283,10 @@ int MPI_Buffer_flush(void) __attribute__((weak, alias("PMPI_Buffer_flush")));
 int PMPI_Buffer_iflush(MPI_Request *request)
 {
 	isthmus_enter("MPI_Buffer_iflush");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Buffer_iflush((uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Buffer_iflush(MPI_Request *request) __attribute__((weak, alias("PMPI_Buffer_iflush")));
@@ -1286,9 +1311,10 @@ int MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) __attrib
 int PMPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *comm_cart)
 {
 	isthmus_enter("MPI_Cart_create");
-	uintptr_t abi_comm_cart = to_comm(*comm_cart);
+	uintptr_t abi_comm_cart = 0;
 	int outcome = from_error(isthmus_Cart_create(to_comm(comm_old), ndims, (uintptr_t)dims, (uintptr_t)periods, reorder, (uintptr_t)&abi_comm_cart));
-	*comm_cart = from_comm(abi_comm_cart);
+	if (abi_comm_cart)
+		*comm_cart = from_comm(abi_comm_cart);
 	return outcome;
 }
 int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *comm_cart) __attribute__((weak, alias("PMPI_Cart_create")));
@@ -1332,9 +1358,10 @@ int MPI_Cart_shift(MPI_Comm comm, int direction, int disp, int *rank_source, int
 int PMPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Cart_sub");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Cart_sub(to_comm(comm), (uintptr_t)remain_dims, (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Cart_sub")));
@@ -1356,9 +1383,10 @@ int MPI_Close_port(const char *port_name) __attribute__((weak, alias("PMPI_Close
 int PMPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_accept");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_accept((uintptr_t)port_name, to_info(info), to_rank(root), to_comm(comm), (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_accept")));
@@ -1397,9 +1425,10 @@ int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int *result) __attribute__(
 int PMPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_connect");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_connect((uintptr_t)port_name, to_info(info), to_rank(root), to_comm(comm), (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_connect")));
@@ -1407,9 +1436,10 @@ int MPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm co
 int PMPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_create");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_create(to_comm(comm), to_group(group), (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_create")));
@@ -1417,9 +1447,10 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm) __attribu
 int PMPI_Comm_create_errhandler(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler)
 {
 	isthmus_enter("MPI_Comm_create_errhandler");
-	uintptr_t abi_errhandler = to_errhandler(*errhandler);
+	uintptr_t abi_errhandler = 0;
 	int outcome = from_error(isthmus_Comm_create_errhandler((uintptr_t)comm_errhandler_fn, (uintptr_t)&call_comm_errhandler_function, (uintptr_t)&abi_errhandler));
-	*errhandler = from_errhandler(abi_errhandler);
+	if (abi_errhandler)
+		*errhandler = from_errhandler(abi_errhandler);
 	return outcome;
 }
 int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Comm_create_errhandler")));
@@ -1427,9 +1458,10 @@ int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *comm_errhandler_fn,
 int PMPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_create_from_group");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_create_from_group(to_group(group), (uintptr_t)stringtag, to_info(info), to_errhandler(errhandler), (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_create_from_group")));
@@ -1437,9 +1469,10 @@ int MPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info 
 int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_create_group");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_create_group(to_comm(comm), to_group(group), to_tag(tag), (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_create_group")));
@@ -1491,9 +1524,10 @@ int MPI_Comm_disconnect(MPI_Comm *comm) __attribute__((weak, alias("PMPI_Comm_di
 int PMPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_dup");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_dup(to_comm(comm), (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_dup")));
@@ -1501,9 +1535,10 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm) __attribute__((weak, alias("P
 int PMPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_dup_with_info");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_dup_with_info(to_comm(comm), to_info(info), (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_dup_with_info")));
@@ -1553,9 +1588,10 @@ int MPI_Comm_get_attr(MPI_Comm comm, int comm_keyval, void *attribute_val, int *
 int PMPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *errhandler)
 {
 	isthmus_enter("MPI_Comm_get_errhandler");
-	uintptr_t abi_errhandler = to_errhandler(*errhandler);
+	uintptr_t abi_errhandler = 0;
 	int outcome = from_error(isthmus_Comm_get_errhandler(to_comm(comm), (uintptr_t)&abi_errhandler));
-	*errhandler = from_errhandler(abi_errhandler);
+	if (abi_errhandler)
+		*errhandler = from_errhandler(abi_errhandler);
 	return outcome;
 }
 int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Comm_get_errhandler")));
@@ -1563,9 +1599,10 @@ int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *errhandler) __attribu
 int PMPI_Comm_get_info(MPI_Comm comm, MPI_Info *info_used)
 {
 	isthmus_enter("MPI_Comm_get_info");
-	uintptr_t abi_info_used = to_info(*info_used);
+	uintptr_t abi_info_used = 0;
 	int outcome = from_error(isthmus_Comm_get_info(to_comm(comm), (uintptr_t)&abi_info_used));
-	*info_used = from_info(abi_info_used);
+	if (abi_info_used)
+		*info_used = from_info(abi_info_used);
 	return outcome;
 }
 int MPI_Comm_get_info(MPI_Comm comm, MPI_Info *info_used) __attribute__((weak, alias("PMPI_Comm_get_info")));
@@ -1580,9 +1617,10 @@ int MPI_Comm_get_name(MPI_Comm comm, char *comm_name, int *resultlen) __attribut
 int PMPI_Comm_get_parent(MPI_Comm *parent)
 {
 	isthmus_enter("MPI_Comm_get_parent");
-	uintptr_t abi_parent = to_comm(*parent);
+	uintptr_t abi_parent = 0;
 	int outcome = from_error(isthmus_Comm_get_parent((uintptr_t)&abi_parent));
-	*parent = from_comm(abi_parent);
+	if (abi_parent)
+		*parent = from_comm(abi_parent);
 	return outcome;
 }
 int MPI_Comm_get_parent(MPI_Comm *parent) __attribute__((weak, alias("PMPI_Comm_get_parent")));
@@ -1590,9 +1628,10 @@ int MPI_Comm_get_parent(MPI_Comm *parent) __attribute__((weak, alias("PMPI_Comm_
 int PMPI_Comm_group(MPI_Comm comm, MPI_Group *group)
 {
 	isthmus_enter("MPI_Comm_group");
-	uintptr_t abi_group = to_group(*group);
+	uintptr_t abi_group = 0;
 	int outcome = from_error(isthmus_Comm_group(to_comm(comm), (uintptr_t)&abi_group));
-	*group = from_group(abi_group);
+	if (abi_group)
+		*group = from_group(abi_group);
 	return outcome;
 }
 int MPI_Comm_group(MPI_Comm comm, MPI_Group *group) __attribute__((weak, alias("PMPI_Comm_group")));
@@ -1600,11 +1639,13 @@ int MPI_Comm_group(MPI_Comm comm, MPI_Group *group) __attribute__((weak, alias("
 int PMPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Comm_idup");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_newcomm = 0;
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Comm_idup(to_comm(comm), (uintptr_t)&abi_newcomm, (uintptr_t)&abi_request));
-	*newcomm = from_comm(abi_newcomm);
-	*request = from_request(abi_request);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request) __attribute__((weak, alias("PMPI_Comm_idup")));
@@ -1612,11 +1653,13 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request) __attr
 int PMPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Comm_idup_with_info");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_newcomm = 0;
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Comm_idup_with_info(to_comm(comm), to_info(info), (uintptr_t)&abi_newcomm, (uintptr_t)&abi_request));
-	*newcomm = from_comm(abi_newcomm);
-	*request = from_request(abi_request);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI_Request *request) __attribute__((weak, alias("PMPI_Comm_idup_with_info")));
@@ -1624,9 +1667,10 @@ int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI
 int PMPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Comm_iflush_buffer");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Comm_iflush_buffer(to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Comm_iflush_buffer")));
@@ -1634,9 +1678,10 @@ int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) __attribute__((w
 int PMPI_Comm_join(int fd, MPI_Comm *intercomm)
 {
 	isthmus_enter("MPI_Comm_join");
-	uintptr_t abi_intercomm = to_comm(*intercomm);
+	uintptr_t abi_intercomm = 0;
 	int outcome = from_error(isthmus_Comm_join(fd, (uintptr_t)&abi_intercomm));
-	*intercomm = from_comm(abi_intercomm);
+	if (abi_intercomm)
+		*intercomm = from_comm(abi_intercomm);
 	return outcome;
 }
 int MPI_Comm_join(int fd, MPI_Comm *intercomm) __attribute__((weak, alias("PMPI_Comm_join")));
@@ -1654,9 +1699,10 @@ int MPI_Comm_rank(MPI_Comm comm, int *rank) __attribute__((weak, alias("PMPI_Com
 int PMPI_Comm_remote_group(MPI_Comm comm, MPI_Group *group)
 {
 	isthmus_enter("MPI_Comm_remote_group");
-	uintptr_t abi_group = to_group(*group);
+	uintptr_t abi_group = 0;
 	int outcome = from_error(isthmus_Comm_remote_group(to_comm(comm), (uintptr_t)&abi_group));
-	*group = from_group(abi_group);
+	if (abi_group)
+		*group = from_group(abi_group);
 	return outcome;
 }
 int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group *group) __attribute__((weak, alias("PMPI_Comm_remote_group")));
@@ -1718,9 +1764,10 @@ int MPI_Comm_spawn_multiple(int count, char *array_of_commands[], char **array_o
 int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_split");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_split(to_comm(comm), color, key, (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_split")));
@@ -1728,9 +1775,10 @@ int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm) __attri
 int PMPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm)
 {
 	isthmus_enter("MPI_Comm_split_type");
-	uintptr_t abi_newcomm = to_comm(*newcomm);
+	uintptr_t abi_newcomm = 0;
 	int outcome = from_error(isthmus_Comm_split_type(to_comm(comm), to_split_type(split_type), key, to_info(info), (uintptr_t)&abi_newcomm));
-	*newcomm = from_comm(abi_newcomm);
+	if (abi_newcomm)
+		*newcomm = from_comm(abi_newcomm);
 	return outcome;
 }
 int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm) __attribute__((weak, alias("PMPI_Comm_split_type")));
@@ -1764,9 +1812,10 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) __attribute__((weak, alia
 int PMPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph)
 {
 	isthmus_enter("MPI_Dist_graph_create");
-	uintptr_t abi_comm_dist_graph = to_comm(*comm_dist_graph);
-	int outcome = from_error(isthmus_Dist_graph_create(to_comm(comm_old), n, (uintptr_t)sources, (uintptr_t)degrees, (uintptr_t)destinations, (uintptr_t)weights, to_info(info), reorder, (uintptr_t)&abi_comm_dist_graph));
-	*comm_dist_graph = from_comm(abi_comm_dist_graph);
+	uintptr_t abi_comm_dist_graph = 0;
+	int outcome = from_error(isthmus_Dist_graph_create(to_comm(comm_old), n, (uintptr_t)sources, (uintptr_t)degrees, (uintptr_t)destinations, to_weights(weights), to_info(info), reorder, (uintptr_t)&abi_comm_dist_graph));
+	if (abi_comm_dist_graph)
+		*comm_dist_graph = from_comm(abi_comm_dist_graph);
 	return outcome;
 }
 int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) __attribute__((weak, alias("PMPI_Dist_graph_create")));
@@ -1774,9 +1823,10 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const i
 int PMPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph)
 {
 	isthmus_enter("MPI_Dist_graph_create_adjacent");
-	uintptr_t abi_comm_dist_graph = to_comm(*comm_dist_graph);
-	int outcome = from_error(isthmus_Dist_graph_create_adjacent(to_comm(comm_old), indegree, (uintptr_t)sources, (uintptr_t)sourceweights, outdegree, (uintptr_t)destinations, (uintptr_t)destweights, to_info(info), reorder, (uintptr_t)&abi_comm_dist_graph));
-	*comm_dist_graph = from_comm(abi_comm_dist_graph);
+	uintptr_t abi_comm_dist_graph = 0;
+	int outcome = from_error(isthmus_Dist_graph_create_adjacent(to_comm(comm_old), indegree, (uintptr_t)sources, to_weights(sourceweights), outdegree, (uintptr_t)destinations, to_weights(destweights), to_info(info), reorder, (uintptr_t)&abi_comm_dist_graph));
+	if (abi_comm_dist_graph)
+		*comm_dist_graph = from_comm(abi_comm_dist_graph);
 	return outcome;
 }
 int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) __attribute__((weak, alias("PMPI_Dist_graph_create_adjacent")));
@@ -1784,7 +1834,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int so
 int PMPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int sourceweights[], int maxoutdegree, int destinations[], int destweights[])
 {
 	isthmus_enter("MPI_Dist_graph_neighbors");
-	return from_error(isthmus_Dist_graph_neighbors(to_comm(comm), maxindegree, (uintptr_t)sources, (uintptr_t)sourceweights, maxoutdegree, (uintptr_t)destinations, (uintptr_t)destweights));
+	return from_error(isthmus_Dist_graph_neighbors(to_comm(comm), maxindegree, (uintptr_t)sources, to_weights(sourceweights), maxoutdegree, (uintptr_t)destinations, to_weights(destweights)));
 }
 int MPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int sourceweights[], int maxoutdegree, int destinations[], int destweights[]) __attribute__((weak, alias("PMPI_Dist_graph_neighbors")));
 
@@ -1851,9 +1901,10 @@ int MPI_Exscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Dataty
 int PMPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Exscan_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Exscan_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Exscan_init")));
@@ -1861,9 +1912,10 @@ int MPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype 
 int PMPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Exscan_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Exscan_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Exscan_init_c")));
@@ -2452,9 +2504,10 @@ int MPI_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype
 int PMPI_Gather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Gather_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Gather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Gather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Gather_init")));
@@ -2462,9 +2515,10 @@ int MPI_Gather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, v
 int PMPI_Gather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Gather_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Gather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Gather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Gather_init_c")));
@@ -2486,9 +2540,10 @@ int MPI_Gatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtyp
 int PMPI_Gatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Gatherv_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Gatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Gatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Gatherv_init")));
@@ -2496,9 +2551,10 @@ int MPI_Gatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
 int PMPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Gatherv_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Gatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Gatherv_init_c")));
@@ -2583,9 +2639,10 @@ int MPI_Get_elements_x(const MPI_Status *status, MPI_Datatype datatype, MPI_Coun
 int PMPI_Get_hw_resource_info(MPI_Info *hw_info)
 {
 	isthmus_enter("MPI_Get_hw_resource_info");
-	uintptr_t abi_hw_info = to_info(*hw_info);
+	uintptr_t abi_hw_info = 0;
 	int outcome = from_error(isthmus_Get_hw_resource_info((uintptr_t)&abi_hw_info));
-	*hw_info = from_info(abi_hw_info);
+	if (abi_hw_info)
+		*hw_info = from_info(abi_hw_info);
 	return outcome;
 }
 int MPI_Get_hw_resource_info(MPI_Info *hw_info) __attribute__((weak, alias("PMPI_Get_hw_resource_info")));
@@ -2600,7 +2657,11 @@ int MPI_Get_library_version(char *version, int *resultlen) __attribute__((weak, 
 int PMPI_Get_processor_name(char *name, int *resultlen)
 {
 	isthmus_enter("MPI_Get_processor_name");
-	return from_error(isthmus_Get_processor_name((uintptr_t)name, (uintptr_t)resultlen));
+	char abi_name[256]; /* MPI_MAX_PROCESSOR_NAME */
+	int outcome = from_error(isthmus_Get_processor_name((uintptr_t)abi_name, (uintptr_t)resultlen));
+	if (!outcome)
+		from_text(name, abi_name, 128, resultlen);
+	return outcome;
 }
 int MPI_Get_processor_name(char *name, int *resultlen) __attribute__((weak, alias("PMPI_Get_processor_name")));
 
@@ -2614,9 +2675,10 @@ int MPI_Get_version(int *version, int *subversion) __attribute__((weak, alias("P
 int PMPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[], const int edges[], int reorder, MPI_Comm *comm_graph)
 {
 	isthmus_enter("MPI_Graph_create");
-	uintptr_t abi_comm_graph = to_comm(*comm_graph);
+	uintptr_t abi_comm_graph = 0;
 	int outcome = from_error(isthmus_Graph_create(to_comm(comm_old), nnodes, (uintptr_t)indx, (uintptr_t)edges, reorder, (uintptr_t)&abi_comm_graph));
-	*comm_graph = from_comm(abi_comm_graph);
+	if (abi_comm_graph)
+		*comm_graph = from_comm(abi_comm_graph);
 	return outcome;
 }
 int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[], const int edges[], int reorder, MPI_Comm *comm_graph) __attribute__((weak, alias("PMPI_Graph_create")));
@@ -2666,9 +2728,10 @@ int MPI_Grequest_complete(MPI_Request request) __attribute__((weak, alias("PMPI_
 int PMPI_Grequest_start(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request)
 {
 	isthmus_enter("MPI_Grequest_start");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Grequest_start((uintptr_t)query_fn, (uintptr_t)&call_grequest_query_function, (uintptr_t)free_fn, (uintptr_t)&call_grequest_free_function, (uintptr_t)cancel_fn, (uintptr_t)&call_grequest_cancel_function, (uintptr_t)extra_state, (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Grequest_start(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request) __attribute__((weak, alias("PMPI_Grequest_start")));
@@ -2686,9 +2749,10 @@ int MPI_Group_compare(MPI_Group group1, MPI_Group group2, int *result) __attribu
 int PMPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)
 {
 	isthmus_enter("MPI_Group_difference");
-	uintptr_t abi_newgroup = to_group(*newgroup);
+	uintptr_t abi_newgroup = 0;
 	int outcome = from_error(isthmus_Group_difference(to_group(group1), to_group(group2), (uintptr_t)&abi_newgroup));
-	*newgroup = from_group(abi_newgroup);
+	if (abi_newgroup)
+		*newgroup = from_group(abi_newgroup);
 	return outcome;
 }
 int MPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_difference")));
@@ -2696,9 +2760,10 @@ int MPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup
 int PMPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup)
 {
 	isthmus_enter("MPI_Group_excl");
-	uintptr_t abi_newgroup = to_group(*newgroup);
+	uintptr_t abi_newgroup = 0;
 	int outcome = from_error(isthmus_Group_excl(to_group(group), n, (uintptr_t)ranks, (uintptr_t)&abi_newgroup));
-	*newgroup = from_group(abi_newgroup);
+	if (abi_newgroup)
+		*newgroup = from_group(abi_newgroup);
 	return outcome;
 }
 int MPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_excl")));
@@ -2716,9 +2781,10 @@ int MPI_Group_free(MPI_Group *group) __attribute__((weak, alias("PMPI_Group_free
 int PMPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup)
 {
 	isthmus_enter("MPI_Group_from_session_pset");
-	uintptr_t abi_newgroup = to_group(*newgroup);
+	uintptr_t abi_newgroup = 0;
 	int outcome = from_error(isthmus_Group_from_session_pset(to_session(session), (uintptr_t)pset_name, (uintptr_t)&abi_newgroup));
-	*newgroup = from_group(abi_newgroup);
+	if (abi_newgroup)
+		*newgroup = from_group(abi_newgroup);
 	return outcome;
 }
 int MPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_from_session_pset")));
@@ -2732,9 +2798,10 @@ MPI_Group MPI_Group_fromint(int group) __attribute__((weak, alias("PMPI_Group_fr
 int PMPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup)
 {
 	isthmus_enter("MPI_Group_incl");
-	uintptr_t abi_newgroup = to_group(*newgroup);
+	uintptr_t abi_newgroup = 0;
 	int outcome = from_error(isthmus_Group_incl(to_group(group), n, (uintptr_t)ranks, (uintptr_t)&abi_newgroup));
-	*newgroup = from_group(abi_newgroup);
+	if (abi_newgroup)
+		*newgroup = from_group(abi_newgroup);
 	return outcome;
 }
 int MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_incl")));
@@ -2742,9 +2809,10 @@ int MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *newgrou
 int PMPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)
 {
 	isthmus_enter("MPI_Group_intersection");
-	uintptr_t abi_newgroup = to_group(*newgroup);
+	uintptr_t abi_newgroup = 0;
 	int outcome = from_error(isthmus_Group_intersection(to_group(group1), to_group(group2), (uintptr_t)&abi_newgroup));
-	*newgroup = from_group(abi_newgroup);
+	if (abi_newgroup)
+		*newgroup = from_group(abi_newgroup);
 	return outcome;
 }
 int MPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_intersection")));
@@ -2752,9 +2820,10 @@ int MPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group *newgro
 int PMPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup)
 {
 	isthmus_enter("MPI_Group_range_excl");
-	uintptr_t abi_newgroup = to_group(*newgroup);
+	uintptr_t abi_newgroup = 0;
 	int outcome = from_error(isthmus_Group_range_excl(to_group(group), n, (uintptr_t)ranges, (uintptr_t)&abi_newgroup));
-	*newgroup = from_group(abi_newgroup);
+	if (abi_newgroup)
+		*newgroup = from_group(abi_newgroup);
 	return outcome;
 }
 int MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_range_excl")));
@@ -2762,9 +2831,10 @@ int MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group *new
 int PMPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup)
 {
 	isthmus_enter("MPI_Group_range_incl");
-	uintptr_t abi_newgroup = to_group(*newgroup);
+	uintptr_t abi_newgroup = 0;
 	int outcome = from_error(isthmus_Group_range_incl(to_group(group), n, (uintptr_t)ranges, (uintptr_t)&abi_newgroup));
-	*newgroup = from_group(abi_newgroup);
+	if (abi_newgroup)
+		*newgroup = from_group(abi_newgroup);
 	return outcome;
 }
 int MPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_range_incl")));
@@ -2808,9 +2878,10 @@ int MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_G
 int PMPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)
 {
 	isthmus_enter("MPI_Group_union");
-	uintptr_t abi_newgroup = to_group(*newgroup);
+	uintptr_t abi_newgroup = 0;
 	int outcome = from_error(isthmus_Group_union(to_group(group1), to_group(group2), (uintptr_t)&abi_newgroup));
-	*newgroup = from_group(abi_newgroup);
+	if (abi_newgroup)
+		*newgroup = from_group(abi_newgroup);
 	return outcome;
 }
 int MPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) __attribute__((weak, alias("PMPI_Group_union")));
@@ -2818,9 +2889,10 @@ int MPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) __a
 int PMPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iallgather");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iallgather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iallgather")));
@@ -2828,9 +2900,10 @@ int MPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, vo
 int PMPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iallgather_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iallgather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iallgather_c")));
@@ -2838,9 +2911,10 @@ int MPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype send
 int PMPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iallgatherv");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iallgatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iallgatherv")));
@@ -2848,9 +2922,10 @@ int MPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, v
 int PMPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iallgatherv_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iallgatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iallgatherv_c")));
@@ -2858,9 +2933,10 @@ int MPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sen
 int PMPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iallreduce");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iallreduce(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iallreduce")));
@@ -2868,9 +2944,10 @@ int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype d
 int PMPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iallreduce_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iallreduce(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iallreduce_c")));
@@ -2878,9 +2955,10 @@ int MPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Da
 int PMPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ialltoall");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ialltoall(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ialltoall")));
@@ -2888,9 +2966,10 @@ int MPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, voi
 int PMPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ialltoall_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ialltoall(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ialltoall_c")));
@@ -2898,9 +2977,10 @@ int MPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendt
 int PMPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ialltoallv");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ialltoallv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ialltoallv")));
@@ -2908,9 +2988,10 @@ int MPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispl
 int PMPI_Ialltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ialltoallv_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ialltoallv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ialltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ialltoallv_c")));
@@ -2920,11 +3001,12 @@ int PMPI_Ialltoallw(const void *sendbuf, const int sendcounts[], const int sdisp
 	isthmus_enter("MPI_Ialltoallw");
 	uintptr_t *abi_sendtypes = sendbuf == IN_PLACE ? NULL : to_datatypes(sendtypes, peers(comm));
 	uintptr_t *abi_recvtypes = to_datatypes(recvtypes, peers(comm));
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ialltoallw(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), (uintptr_t)&abi_request, 0));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ialltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ialltoallw")));
@@ -2934,11 +3016,12 @@ int PMPI_Ialltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const M
 	isthmus_enter("MPI_Ialltoallw_c");
 	uintptr_t *abi_sendtypes = sendbuf == IN_PLACE ? NULL : to_datatypes(sendtypes, peers(comm));
 	uintptr_t *abi_recvtypes = to_datatypes(recvtypes, peers(comm));
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ialltoallw(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), (uintptr_t)&abi_request, 1));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ialltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ialltoallw_c")));
@@ -2946,9 +3029,10 @@ int MPI_Ialltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MP
 int PMPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ibarrier");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ibarrier(to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ibarrier")));
@@ -2956,9 +3040,10 @@ int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias
 int PMPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ibcast");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ibcast((uintptr_t)buffer, count, to_datatype(datatype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ibcast")));
@@ -2966,9 +3051,10 @@ int MPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Com
 int PMPI_Ibcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ibcast_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ibcast((uintptr_t)buffer, count, to_datatype(datatype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ibcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ibcast_c")));
@@ -2976,9 +3062,10 @@ int MPI_Ibcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
 int PMPI_Ibsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ibsend");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ibsend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ibsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ibsend")));
@@ -2986,9 +3073,10 @@ int MPI_Ibsend(const void *buf, int count, MPI_Datatype datatype, int dest, int 
 int PMPI_Ibsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ibsend_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ibsend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ibsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ibsend_c")));
@@ -2996,9 +3084,10 @@ int MPI_Ibsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int de
 int PMPI_Iexscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iexscan");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iexscan(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iexscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iexscan")));
@@ -3006,9 +3095,10 @@ int MPI_Iexscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype data
 int PMPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iexscan_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iexscan(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iexscan_c")));
@@ -3016,9 +3106,10 @@ int MPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datat
 int PMPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Igather");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Igather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Igather")));
@@ -3026,9 +3117,10 @@ int MPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void 
 int PMPI_Igather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Igather_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Igather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Igather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Igather_c")));
@@ -3036,9 +3128,10 @@ int MPI_Igather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtyp
 int PMPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Igatherv");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Igatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Igatherv")));
@@ -3046,9 +3139,10 @@ int MPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void
 int PMPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Igatherv_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Igatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Igatherv_c")));
@@ -3056,10 +3150,11 @@ int MPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendty
 int PMPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
 	isthmus_enter("MPI_Improbe");
-	uintptr_t abi_message = to_message(*message);
+	uintptr_t abi_message = 0;
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Improbe(to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)flag, (uintptr_t)&abi_message, to_status(status, &abi_status)));
-	*message = from_message(abi_message);
+	if (abi_message)
+		*message = from_message(abi_message);
 	from_status(status, &abi_status);
 	return outcome;
 }
@@ -3069,10 +3164,11 @@ int PMPI_Imrecv(void *buf, int count, MPI_Datatype datatype, MPI_Message *messag
 {
 	isthmus_enter("MPI_Imrecv");
 	uintptr_t abi_message = to_message(*message);
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Imrecv(to_buffer(buf), count, to_datatype(datatype), (uintptr_t)&abi_message, (uintptr_t)&abi_request));
 	*message = from_message(abi_message);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Imrecv(void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request) __attribute__((weak, alias("PMPI_Imrecv")));
@@ -3081,10 +3177,11 @@ int PMPI_Imrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message
 {
 	isthmus_enter("MPI_Imrecv_c");
 	uintptr_t abi_message = to_message(*message);
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Imrecv(to_buffer(buf), count, to_datatype(datatype), (uintptr_t)&abi_message, (uintptr_t)&abi_request));
 	*message = from_message(abi_message);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Imrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request) __attribute__((weak, alias("PMPI_Imrecv_c")));
@@ -3092,9 +3189,10 @@ int MPI_Imrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message 
 int PMPI_Ineighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ineighbor_allgather");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_allgather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_allgather")));
@@ -3102,9 +3200,10 @@ int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sen
 int PMPI_Ineighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ineighbor_allgather_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_allgather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_allgather_c")));
@@ -3112,9 +3211,10 @@ int MPI_Ineighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Data
 int PMPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ineighbor_allgatherv");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_allgatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_allgatherv")));
@@ -3122,9 +3222,10 @@ int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype se
 int PMPI_Ineighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ineighbor_allgatherv_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_allgatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_allgatherv_c")));
@@ -3132,9 +3233,10 @@ int MPI_Ineighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
 int PMPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ineighbor_alltoall");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_alltoall(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_alltoall")));
@@ -3142,9 +3244,10 @@ int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype send
 int PMPI_Ineighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ineighbor_alltoall_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_alltoall(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_alltoall_c")));
@@ -3152,9 +3255,10 @@ int MPI_Ineighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datat
 int PMPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ineighbor_alltoallv");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_alltoallv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_alltoallv")));
@@ -3162,9 +3266,10 @@ int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const i
 int PMPI_Ineighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ineighbor_alltoallv_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_alltoallv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_alltoallv_c")));
@@ -3174,11 +3279,12 @@ int PMPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], const 
 	isthmus_enter("MPI_Ineighbor_alltoallw");
 	uintptr_t *abi_sendtypes = sendbuf == IN_PLACE ? NULL : to_datatypes(sendtypes, neighbours(comm, 1));
 	uintptr_t *abi_recvtypes = to_datatypes(recvtypes, neighbours(comm, 0));
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_alltoallw(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), (uintptr_t)&abi_request, 0));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_alltoallw")));
@@ -3188,11 +3294,12 @@ int PMPI_Ineighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[]
 	isthmus_enter("MPI_Ineighbor_alltoallw_c");
 	uintptr_t *abi_sendtypes = sendbuf == IN_PLACE ? NULL : to_datatypes(sendtypes, neighbours(comm, 1));
 	uintptr_t *abi_recvtypes = to_datatypes(recvtypes, neighbours(comm, 0));
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ineighbor_alltoallw(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), (uintptr_t)&abi_request, 1));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ineighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ineighbor_alltoallw_c")));
@@ -3200,9 +3307,10 @@ int MPI_Ineighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[],
 int PMPI_Info_create(MPI_Info *info)
 {
 	isthmus_enter("MPI_Info_create");
-	uintptr_t abi_info = to_info(*info);
+	uintptr_t abi_info = 0;
 	int outcome = from_error(isthmus_Info_create((uintptr_t)&abi_info));
-	*info = from_info(abi_info);
+	if (abi_info)
+		*info = from_info(abi_info);
 	return outcome;
 }
 int MPI_Info_create(MPI_Info *info) __attribute__((weak, alias("PMPI_Info_create")));
@@ -3210,9 +3318,10 @@ int MPI_Info_create(MPI_Info *info) __attribute__((weak, alias("PMPI_Info_create
 int PMPI_Info_create_env(int argc, char *argv[], MPI_Info *info)
 {
 	isthmus_enter("MPI_Info_create_env");
-	uintptr_t abi_info = to_info(*info);
+	uintptr_t abi_info = 0;
 	int outcome = from_error(isthmus_Info_create_env(argc, (uintptr_t)argv, (uintptr_t)&abi_info));
-	*info = from_info(abi_info);
+	if (abi_info)
+		*info = from_info(abi_info);
 	return outcome;
 }
 int MPI_Info_create_env(int argc, char *argv[], MPI_Info *info) __attribute__((weak, alias("PMPI_Info_create_env")));
@@ -3227,9 +3336,10 @@ int MPI_Info_delete(MPI_Info info, const char *key) __attribute__((weak, alias("
 int PMPI_Info_dup(MPI_Info info, MPI_Info *newinfo)
 {
 	isthmus_enter("MPI_Info_dup");
-	uintptr_t abi_newinfo = to_info(*newinfo);
+	uintptr_t abi_newinfo = 0;
 	int outcome = from_error(isthmus_Info_dup(to_info(info), (uintptr_t)&abi_newinfo));
-	*newinfo = from_info(abi_newinfo);
+	if (abi_newinfo)
+		*newinfo = from_info(abi_newinfo);
 	return outcome;
 }
 int MPI_Info_dup(MPI_Info info, MPI_Info *newinfo) __attribute__((weak, alias("PMPI_Info_dup")));
@@ -3267,7 +3377,11 @@ int MPI_Info_get_nkeys(MPI_Info info, int *nkeys) __attribute__((weak, alias("PM
 int PMPI_Info_get_nthkey(MPI_Info info, int n, char *key)
 {
 	isthmus_enter("MPI_Info_get_nthkey");
-	return from_error(isthmus_Info_get_nthkey(to_info(info), n, (uintptr_t)key));
+	char abi_key[256]; /* MPI_MAX_INFO_KEY */
+	int outcome = from_error(isthmus_Info_get_nthkey(to_info(info), n, (uintptr_t)abi_key));
+	if (!outcome)
+		from_text(key, abi_key, 255, NULL);
+	return outcome;
 }
 int MPI_Info_get_nthkey(MPI_Info info, int n, char *key) __attribute__((weak, alias("PMPI_Info_get_nthkey")));
 
@@ -3325,9 +3439,10 @@ int MPI_Initialized(int *flag) __attribute__((weak, alias("PMPI_Initialized")));
 int PMPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm)
 {
 	isthmus_enter("MPI_Intercomm_create");
-	uintptr_t abi_newintercomm = to_comm(*newintercomm);
+	uintptr_t abi_newintercomm = 0;
 	int outcome = from_error(isthmus_Intercomm_create(to_comm(local_comm), to_rank(local_leader), to_comm(peer_comm), to_rank(remote_leader), to_tag(tag), (uintptr_t)&abi_newintercomm));
-	*newintercomm = from_comm(abi_newintercomm);
+	if (abi_newintercomm)
+		*newintercomm = from_comm(abi_newintercomm);
 	return outcome;
 }
 int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm) __attribute__((weak, alias("PMPI_Intercomm_create")));
@@ -3335,9 +3450,10 @@ int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_co
 int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm)
 {
 	isthmus_enter("MPI_Intercomm_create_from_groups");
-	uintptr_t abi_newintercomm = to_comm(*newintercomm);
+	uintptr_t abi_newintercomm = 0;
 	int outcome = from_error(isthmus_Intercomm_create_from_groups(to_group(local_group), to_rank(local_leader), to_group(remote_group), to_rank(remote_leader), (uintptr_t)stringtag, to_info(info), to_errhandler(errhandler), (uintptr_t)&abi_newintercomm));
-	*newintercomm = from_comm(abi_newintercomm);
+	if (abi_newintercomm)
+		*newintercomm = from_comm(abi_newintercomm);
 	return outcome;
 }
 int MPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) __attribute__((weak, alias("PMPI_Intercomm_create_from_groups")));
@@ -3345,9 +3461,10 @@ int MPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MP
 int PMPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm *newintracomm)
 {
 	isthmus_enter("MPI_Intercomm_merge");
-	uintptr_t abi_newintracomm = to_comm(*newintracomm);
+	uintptr_t abi_newintracomm = 0;
 	int outcome = from_error(isthmus_Intercomm_merge(to_comm(intercomm), high, (uintptr_t)&abi_newintracomm));
-	*newintracomm = from_comm(abi_newintracomm);
+	if (abi_newintracomm)
+		*newintracomm = from_comm(abi_newintracomm);
 	return outcome;
 }
 int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) __attribute__((weak, alias("PMPI_Intercomm_merge")));
@@ -3365,9 +3482,10 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
 int PMPI_Irecv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Irecv");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Irecv(to_buffer(buf), count, to_datatype(datatype), to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Irecv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Irecv")));
@@ -3375,9 +3493,10 @@ int MPI_Irecv(void *buf, int count, MPI_Datatype datatype, int source, int tag, 
 int PMPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Irecv_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Irecv(to_buffer(buf), count, to_datatype(datatype), to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Irecv_c")));
@@ -3385,9 +3504,10 @@ int MPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, i
 int PMPI_Ireduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ireduce");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ireduce(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ireduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ireduce")));
@@ -3395,9 +3515,10 @@ int MPI_Ireduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype data
 int PMPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ireduce_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ireduce(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ireduce_c")));
@@ -3405,9 +3526,10 @@ int MPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datat
 int PMPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ireduce_scatter");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ireduce_scatter(to_buffer(sendbuf), to_buffer(recvbuf), (uintptr_t)recvcounts, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ireduce_scatter")));
@@ -3415,9 +3537,10 @@ int MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts
 int PMPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ireduce_scatter_block");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ireduce_scatter_block(to_buffer(sendbuf), to_buffer(recvbuf), recvcount, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ireduce_scatter_block")));
@@ -3425,9 +3548,10 @@ int MPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount,
 int PMPI_Ireduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ireduce_scatter_block_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ireduce_scatter_block(to_buffer(sendbuf), to_buffer(recvbuf), recvcount, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ireduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ireduce_scatter_block_c")));
@@ -3435,9 +3559,10 @@ int MPI_Ireduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count re
 int PMPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ireduce_scatter_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ireduce_scatter(to_buffer(sendbuf), to_buffer(recvbuf), (uintptr_t)recvcounts, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ireduce_scatter_c")));
@@ -3445,9 +3570,10 @@ int MPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count re
 int PMPI_Irsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Irsend");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Irsend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Irsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Irsend")));
@@ -3455,9 +3581,10 @@ int MPI_Irsend(const void *buf, int count, MPI_Datatype datatype, int dest, int 
 int PMPI_Irsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Irsend_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Irsend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Irsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Irsend_c")));
@@ -3472,9 +3599,10 @@ int MPI_Is_thread_main(int *flag) __attribute__((weak, alias("PMPI_Is_thread_mai
 int PMPI_Iscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iscan");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iscan(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iscan")));
@@ -3482,9 +3610,10 @@ int MPI_Iscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype dataty
 int PMPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iscan_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iscan(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iscan_c")));
@@ -3492,9 +3621,10 @@ int MPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatyp
 int PMPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iscatter");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iscatter(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iscatter")));
@@ -3502,9 +3632,10 @@ int MPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void
 int PMPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iscatter_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iscatter(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iscatter_c")));
@@ -3512,9 +3643,10 @@ int MPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendty
 int PMPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iscatterv");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iscatterv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)displs, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iscatterv")));
@@ -3522,9 +3654,10 @@ int MPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[
 int PMPI_Iscatterv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Iscatterv_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Iscatterv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)displs, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Iscatterv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Iscatterv_c")));
@@ -3532,9 +3665,10 @@ int MPI_Iscatterv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI
 int PMPI_Isend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Isend");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Isend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Isend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Isend")));
@@ -3542,9 +3676,10 @@ int MPI_Isend(const void *buf, int count, MPI_Datatype datatype, int dest, int t
 int PMPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Isend_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Isend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Isend_c")));
@@ -3552,9 +3687,10 @@ int MPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int des
 int PMPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Isendrecv");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Isendrecv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_rank(dest), to_tag(sendtag), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(source), to_tag(recvtag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Isendrecv")));
@@ -3562,9 +3698,10 @@ int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int
 int PMPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Isendrecv_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Isendrecv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_rank(dest), to_tag(sendtag), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(source), to_tag(recvtag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Isendrecv_c")));
@@ -3572,9 +3709,10 @@ int MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendt
 int PMPI_Isendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Isendrecv_replace");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Isendrecv_replace(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(sendtag), to_rank(source), to_tag(recvtag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Isendrecv_replace")));
@@ -3582,9 +3720,10 @@ int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest,
 int PMPI_Isendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Isendrecv_replace_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Isendrecv_replace(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(sendtag), to_rank(source), to_tag(recvtag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Isendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Isendrecv_replace_c")));
@@ -3592,9 +3731,10 @@ int MPI_Isendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype datatype, i
 int PMPI_Issend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Issend");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Issend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Issend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Issend")));
@@ -3602,9 +3742,10 @@ int MPI_Issend(const void *buf, int count, MPI_Datatype datatype, int dest, int 
 int PMPI_Issend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Issend_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Issend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Issend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Issend_c")));
@@ -3632,7 +3773,11 @@ int MPI_Keyval_free(int *keyval) __attribute__((weak, alias("PMPI_Keyval_free"))
 int PMPI_Lookup_name(const char *service_name, MPI_Info info, char *port_name)
 {
 	isthmus_enter("MPI_Lookup_name");
-	return from_error(isthmus_Lookup_name((uintptr_t)service_name, to_info(info), (uintptr_t)port_name));
+	char abi_port_name[1024]; /* MPI_MAX_PORT_NAME */
+	int outcome = from_error(isthmus_Lookup_name((uintptr_t)service_name, to_info(info), (uintptr_t)abi_port_name));
+	if (!outcome)
+		from_text(port_name, abi_port_name, 256, NULL);
+	return outcome;
 }
 int MPI_Lookup_name(const char *service_name, MPI_Info info, char *port_name) __attribute__((weak, alias("PMPI_Lookup_name")));
 
@@ -3651,10 +3796,11 @@ int MPI_Message_toint(MPI_Message message) __attribute__((weak, alias("PMPI_Mess
 int PMPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
 {
 	isthmus_enter("MPI_Mprobe");
-	uintptr_t abi_message = to_message(*message);
+	uintptr_t abi_message = 0;
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Mprobe(to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)&abi_message, to_status(status, &abi_status)));
-	*message = from_message(abi_message);
+	if (abi_message)
+		*message = from_message(abi_message);
 	from_status(status, &abi_status);
 	return outcome;
 }
@@ -3701,9 +3847,10 @@ int MPI_Neighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datat
 int PMPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Neighbor_allgather_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_allgather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_allgather_init")));
@@ -3711,9 +3858,10 @@ int MPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype
 int PMPI_Neighbor_allgather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Neighbor_allgather_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_allgather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_allgather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_allgather_init_c")));
@@ -3735,9 +3883,10 @@ int MPI_Neighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Data
 int PMPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Neighbor_allgatherv_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_allgatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_allgatherv_init")));
@@ -3745,9 +3894,10 @@ int MPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatyp
 int PMPI_Neighbor_allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Neighbor_allgatherv_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_allgatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_allgatherv_init_c")));
@@ -3769,9 +3919,10 @@ int MPI_Neighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Dataty
 int PMPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Neighbor_alltoall_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_alltoall_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_alltoall_init")));
@@ -3779,9 +3930,10 @@ int MPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype 
 int PMPI_Neighbor_alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Neighbor_alltoall_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_alltoall_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_alltoall_init_c")));
@@ -3803,9 +3955,10 @@ int MPI_Neighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], 
 int PMPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Neighbor_alltoallv_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_alltoallv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_alltoallv_init")));
@@ -3813,9 +3966,10 @@ int MPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], con
 int PMPI_Neighbor_alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Neighbor_alltoallv_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_alltoallv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_alltoallv_init_c")));
@@ -3849,11 +4003,12 @@ int PMPI_Neighbor_alltoallw_init(const void *sendbuf, const int sendcounts[], co
 	isthmus_enter("MPI_Neighbor_alltoallw_init");
 	uintptr_t *abi_sendtypes = sendbuf == IN_PLACE ? NULL : to_datatypes(sendtypes, neighbours(comm, 1));
 	uintptr_t *abi_recvtypes = to_datatypes(recvtypes, neighbours(comm, 0));
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_alltoallw_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_alltoallw_init(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_alltoallw_init")));
@@ -3863,11 +4018,12 @@ int PMPI_Neighbor_alltoallw_init_c(const void *sendbuf, const MPI_Count sendcoun
 	isthmus_enter("MPI_Neighbor_alltoallw_init_c");
 	uintptr_t *abi_sendtypes = sendbuf == IN_PLACE ? NULL : to_datatypes(sendtypes, neighbours(comm, 1));
 	uintptr_t *abi_recvtypes = to_datatypes(recvtypes, neighbours(comm, 0));
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Neighbor_alltoallw_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Neighbor_alltoallw_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Neighbor_alltoallw_init_c")));
@@ -3882,9 +4038,10 @@ int MPI_Op_commutative(MPI_Op op, int *commute) __attribute__((weak, alias("PMPI
 int PMPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op)
 {
 	isthmus_enter("MPI_Op_create");
-	uintptr_t abi_op = to_op(*op);
+	uintptr_t abi_op = 0;
 	int outcome = from_error(isthmus_Op_create((uintptr_t)user_fn, (uintptr_t)&call_user_function, commute, (uintptr_t)&abi_op));
-	*op = from_op(abi_op);
+	if (abi_op)
+		*op = from_op(abi_op);
 	return outcome;
 }
 int MPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op) __attribute__((weak, alias("PMPI_Op_create")));
@@ -3892,9 +4049,10 @@ int MPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op) __attribu
 int PMPI_Op_create_c(MPI_User_function_c *user_fn, int commute, MPI_Op *op)
 {
 	isthmus_enter("MPI_Op_create_c");
-	uintptr_t abi_op = to_op(*op);
+	uintptr_t abi_op = 0;
 	int outcome = from_error(isthmus_Op_create((uintptr_t)user_fn, (uintptr_t)&call_user_function_c, commute, (uintptr_t)&abi_op));
-	*op = from_op(abi_op);
+	if (abi_op)
+		*op = from_op(abi_op);
 	return outcome;
 }
 int MPI_Op_create_c(MPI_User_function_c *user_fn, int commute, MPI_Op *op) __attribute__((weak, alias("PMPI_Op_create_c")));
@@ -3924,7 +4082,11 @@ int MPI_Op_toint(MPI_Op op) __attribute__((weak, alias("PMPI_Op_toint")));
 int PMPI_Open_port(MPI_Info info, char *port_name)
 {
 	isthmus_enter("MPI_Open_port");
-	return from_error(isthmus_Open_port(to_info(info), (uintptr_t)port_name));
+	char abi_port_name[1024]; /* MPI_MAX_PORT_NAME */
+	int outcome = from_error(isthmus_Open_port(to_info(info), (uintptr_t)abi_port_name));
+	if (!outcome)
+		from_text(port_name, abi_port_name, 256, NULL);
+	return outcome;
 }
 int MPI_Open_port(MPI_Info info, char *port_name) __attribute__((weak, alias("PMPI_Open_port")));
 
@@ -4028,9 +4190,10 @@ int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request)
 int PMPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Precv_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Precv_init(to_buffer(buf), partitions, count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Precv_init")));
@@ -4038,9 +4201,10 @@ int MPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, 
 int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Precv_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Precv_init(to_buffer(buf), partitions, count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Precv_init_c")));
@@ -4058,9 +4222,10 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) __attribut
 int PMPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Psend_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Psend_init(to_buffer(buf), partitions, count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Psend_init")));
@@ -4068,9 +4233,10 @@ int MPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype data
 int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Psend_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Psend_init(to_buffer(buf), partitions, count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Psend_init_c")));
@@ -4139,9 +4305,10 @@ int MPI_Recv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, in
 int PMPI_Recv_init(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Recv_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Recv_init(to_buffer(buf), count, to_datatype(datatype), to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Recv_init(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Recv_init")));
@@ -4149,9 +4316,10 @@ int MPI_Recv_init(void *buf, int count, MPI_Datatype datatype, int source, int t
 int PMPI_Recv_init_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Recv_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Recv_init(to_buffer(buf), count, to_datatype(datatype), to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Recv_init_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Recv_init_c")));
@@ -4173,9 +4341,10 @@ int MPI_Reduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Dataty
 int PMPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Reduce_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Reduce_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Reduce_init")));
@@ -4183,9 +4352,10 @@ int MPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype 
 int PMPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Reduce_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Reduce_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Reduce_init_c")));
@@ -4228,9 +4398,10 @@ int MPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count rec
 int PMPI_Reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Reduce_scatter_block_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Reduce_scatter_block_init(to_buffer(sendbuf), to_buffer(recvbuf), recvcount, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Reduce_scatter_block_init")));
@@ -4238,9 +4409,10 @@ int MPI_Reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int recvco
 int PMPI_Reduce_scatter_block_init_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Reduce_scatter_block_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Reduce_scatter_block_init(to_buffer(sendbuf), to_buffer(recvbuf), recvcount, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Reduce_scatter_block_init_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Reduce_scatter_block_init_c")));
@@ -4255,9 +4427,10 @@ int MPI_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count rec
 int PMPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Reduce_scatter_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Reduce_scatter_init(to_buffer(sendbuf), to_buffer(recvbuf), (uintptr_t)recvcounts, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Reduce_scatter_init")));
@@ -4265,9 +4438,10 @@ int MPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, const int recvco
 int PMPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Reduce_scatter_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Reduce_scatter_init(to_buffer(sendbuf), to_buffer(recvbuf), (uintptr_t)recvcounts, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Reduce_scatter_init_c")));
@@ -4429,9 +4603,10 @@ int MPI_Rsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int des
 int PMPI_Rsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Rsend_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Rsend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Rsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Rsend_init")));
@@ -4439,9 +4614,10 @@ int MPI_Rsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, 
 int PMPI_Rsend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Rsend_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Rsend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Rsend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Rsend_init_c")));
@@ -4463,9 +4639,10 @@ int MPI_Scan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype
 int PMPI_Scan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Scan_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Scan_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Scan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Scan_init")));
@@ -4473,9 +4650,10 @@ int MPI_Scan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype da
 int PMPI_Scan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Scan_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Scan_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Scan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Scan_init_c")));
@@ -4497,9 +4675,10 @@ int MPI_Scatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtyp
 int PMPI_Scatter_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Scatter_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Scatter_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Scatter_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Scatter_init")));
@@ -4507,9 +4686,10 @@ int MPI_Scatter_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
 int PMPI_Scatter_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Scatter_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Scatter_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Scatter_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Scatter_init_c")));
@@ -4531,9 +4711,10 @@ int MPI_Scatterv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_
 int PMPI_Scatterv_init(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Scatterv_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Scatterv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)displs, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Scatterv_init(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Scatterv_init")));
@@ -4541,9 +4722,10 @@ int MPI_Scatterv_init(const void *sendbuf, const int sendcounts[], const int dis
 int PMPI_Scatterv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
 	isthmus_enter("MPI_Scatterv_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Scatterv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)displs, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 1));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Scatterv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) __attribute__((weak, alias("PMPI_Scatterv_init_c")));
@@ -4565,9 +4747,10 @@ int MPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest
 int PMPI_Send_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Send_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Send_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Send_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Send_init")));
@@ -4575,9 +4758,10 @@ int MPI_Send_init(const void *buf, int count, MPI_Datatype datatype, int dest, i
 int PMPI_Send_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Send_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Send_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Send_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Send_init_c")));
@@ -4646,9 +4830,10 @@ int MPI_Session_call_errhandler(MPI_Session session, int errorcode) __attribute_
 int PMPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler)
 {
 	isthmus_enter("MPI_Session_create_errhandler");
-	uintptr_t abi_errhandler = to_errhandler(*errhandler);
+	uintptr_t abi_errhandler = 0;
 	int outcome = from_error(isthmus_Session_create_errhandler((uintptr_t)session_errhandler_fn, (uintptr_t)&call_session_errhandler_function, (uintptr_t)&abi_errhandler));
-	*errhandler = from_errhandler(abi_errhandler);
+	if (abi_errhandler)
+		*errhandler = from_errhandler(abi_errhandler);
 	return outcome;
 }
 int MPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Session_create_errhandler")));
@@ -4696,9 +4881,10 @@ MPI_Session MPI_Session_fromint(int session) __attribute__((weak, alias("PMPI_Se
 int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler)
 {
 	isthmus_enter("MPI_Session_get_errhandler");
-	uintptr_t abi_errhandler = to_errhandler(*errhandler);
+	uintptr_t abi_errhandler = 0;
 	int outcome = from_error(isthmus_Session_get_errhandler(to_session(session), (uintptr_t)&abi_errhandler));
-	*errhandler = from_errhandler(abi_errhandler);
+	if (abi_errhandler)
+		*errhandler = from_errhandler(abi_errhandler);
 	return outcome;
 }
 int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Session_get_errhandler")));
@@ -4706,9 +4892,10 @@ int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) 
 int PMPI_Session_get_info(MPI_Session session, MPI_Info *info_used)
 {
 	isthmus_enter("MPI_Session_get_info");
-	uintptr_t abi_info_used = to_info(*info_used);
+	uintptr_t abi_info_used = 0;
 	int outcome = from_error(isthmus_Session_get_info(to_session(session), (uintptr_t)&abi_info_used));
-	*info_used = from_info(abi_info_used);
+	if (abi_info_used)
+		*info_used = from_info(abi_info_used);
 	return outcome;
 }
 int MPI_Session_get_info(MPI_Session session, MPI_Info *info_used) __attribute__((weak, alias("PMPI_Session_get_info")));
@@ -4730,9 +4917,10 @@ int MPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_nam
 int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info)
 {
 	isthmus_enter("MPI_Session_get_pset_info");
-	uintptr_t abi_info = to_info(*info);
+	uintptr_t abi_info = 0;
 	int outcome = from_error(isthmus_Session_get_pset_info(to_session(session), (uintptr_t)pset_name, (uintptr_t)&abi_info));
-	*info = from_info(abi_info);
+	if (abi_info)
+		*info = from_info(abi_info);
 	return outcome;
 }
 int MPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info) __attribute__((weak, alias("PMPI_Session_get_pset_info")));
@@ -4740,9 +4928,10 @@ int MPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_In
 int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request)
 {
 	isthmus_enter("MPI_Session_iflush_buffer");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Session_iflush_buffer(to_session(session), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) __attribute__((weak, alias("PMPI_Session_iflush_buffer")));
@@ -4750,9 +4939,10 @@ int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) __attri
 int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session)
 {
 	isthmus_enter("MPI_Session_init");
-	uintptr_t abi_session = to_session(*session);
+	uintptr_t abi_session = 0;
 	int outcome = from_error(isthmus_Session_init(to_info(info), to_errhandler(errhandler), (uintptr_t)&abi_session));
-	*session = from_session(abi_session);
+	if (abi_session)
+		*session = from_session(abi_session);
 	return outcome;
 }
 int MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) __attribute__((weak, alias("PMPI_Session_init")));
@@ -4787,9 +4977,10 @@ int MPI_Ssend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int des
 int PMPI_Ssend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ssend_init");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ssend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ssend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ssend_init")));
@@ -4797,9 +4988,10 @@ int MPI_Ssend_init(const void *buf, int count, MPI_Datatype datatype, int dest, 
 int PMPI_Ssend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
 	isthmus_enter("MPI_Ssend_init_c");
-	uintptr_t abi_request = to_request(*request);
+	uintptr_t abi_request = 0;
 	int outcome = from_error(isthmus_Ssend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
-	*request = from_request(abi_request);
+	if (abi_request)
+		*request = from_request(abi_request);
 	return outcome;
 }
 int MPI_Ssend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) __attribute__((weak, alias("PMPI_Ssend_init_c")));
@@ -5370,9 +5562,10 @@ int MPI_Type_commit(MPI_Datatype *datatype) __attribute__((weak, alias("PMPI_Typ
 int PMPI_Type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_contiguous");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_contiguous(count, to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_contiguous")));
@@ -5380,9 +5573,10 @@ int MPI_Type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype *newtype) 
 int PMPI_Type_contiguous_c(MPI_Count count, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_contiguous_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_contiguous_c(count, to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_contiguous_c(MPI_Count count, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_contiguous_c")));
@@ -5392,11 +5586,12 @@ int PMPI_Type_create_darray(int size, int rank, int ndims, const int array_of_gs
 	isthmus_enter("MPI_Type_create_darray");
 	int32_t *abi_array_of_distribs = to_distributions(array_of_distribs, ndims);
 	int32_t *abi_array_of_dargs = to_dargs(array_of_dargs, ndims);
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_darray(size, to_rank(rank), ndims, (uintptr_t)array_of_gsizes, (uintptr_t)abi_array_of_distribs, (uintptr_t)abi_array_of_dargs, (uintptr_t)array_of_psizes, to_order(order), to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
 	free(abi_array_of_distribs);
 	free(abi_array_of_dargs);
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_darray(int size, int rank, int ndims, const int array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_darray")));
@@ -5406,11 +5601,12 @@ int PMPI_Type_create_darray_c(int size, int rank, int ndims, const MPI_Count arr
 	isthmus_enter("MPI_Type_create_darray_c");
 	int32_t *abi_array_of_distribs = to_distributions(array_of_distribs, ndims);
 	int32_t *abi_array_of_dargs = to_dargs(array_of_dargs, ndims);
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_darray_c(size, to_rank(rank), ndims, (uintptr_t)array_of_gsizes, (uintptr_t)abi_array_of_distribs, (uintptr_t)abi_array_of_dargs, (uintptr_t)array_of_psizes, to_order(order), to_datatype(oldtype), (uintptr_t)&abi_newtype, 1));
 	free(abi_array_of_distribs);
 	free(abi_array_of_dargs);
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_darray_c(int size, int rank, int ndims, const MPI_Count array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_darray_c")));
@@ -5418,9 +5614,10 @@ int MPI_Type_create_darray_c(int size, int rank, int ndims, const MPI_Count arra
 int PMPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_f90_complex");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_f90_complex(p, r, (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_f90_complex")));
@@ -5428,9 +5625,10 @@ int MPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype) __attribute
 int PMPI_Type_create_f90_integer(int r, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_f90_integer");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_f90_integer(r, (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_f90_integer(int r, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_f90_integer")));
@@ -5438,9 +5636,10 @@ int MPI_Type_create_f90_integer(int r, MPI_Datatype *newtype) __attribute__((wea
 int PMPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_f90_real");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_f90_real(p, r, (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_f90_real")));
@@ -5448,9 +5647,10 @@ int MPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype) __attribute__(
 int PMPI_Type_create_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_hindexed");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_hindexed(count, (uintptr_t)array_of_blocklengths, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_hindexed")));
@@ -5458,9 +5658,10 @@ int MPI_Type_create_hindexed(int count, const int array_of_blocklengths[], const
 int PMPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_hindexed_block");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_hindexed_block(count, blocklength, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_hindexed_block")));
@@ -5468,9 +5669,10 @@ int MPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Aint ar
 int PMPI_Type_create_hindexed_block_c(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_hindexed_block_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_hindexed_block_c(count, blocklength, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_hindexed_block_c(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_hindexed_block_c")));
@@ -5478,9 +5680,10 @@ int MPI_Type_create_hindexed_block_c(MPI_Count count, MPI_Count blocklength, con
 int PMPI_Type_create_hindexed_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_hindexed_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_hindexed_c(count, (uintptr_t)array_of_blocklengths, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 1));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_hindexed_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_hindexed_c")));
@@ -5488,9 +5691,10 @@ int MPI_Type_create_hindexed_c(MPI_Count count, const MPI_Count array_of_blockle
 int PMPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_hvector");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_hvector(count, blocklength, stride, to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_hvector")));
@@ -5498,9 +5702,10 @@ int MPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride, MPI_Dat
 int PMPI_Type_create_hvector_c(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_hvector_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_hvector_c(count, blocklength, stride, to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_hvector_c(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_hvector_c")));
@@ -5508,9 +5713,10 @@ int MPI_Type_create_hvector_c(MPI_Count count, MPI_Count blocklength, MPI_Count 
 int PMPI_Type_create_indexed_block(int count, int blocklength, const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_indexed_block");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_indexed_block(count, blocklength, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_indexed_block(int count, int blocklength, const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_indexed_block")));
@@ -5518,9 +5724,10 @@ int MPI_Type_create_indexed_block(int count, int blocklength, const int array_of
 int PMPI_Type_create_indexed_block_c(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_indexed_block_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_indexed_block_c(count, blocklength, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 1));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_indexed_block_c(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_indexed_block_c")));
@@ -5538,9 +5745,10 @@ int MPI_Type_create_keyval(MPI_Type_copy_attr_function *type_copy_attr_fn, MPI_T
 int PMPI_Type_create_resized(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_resized");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_resized(to_datatype(oldtype), lb, extent, (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_resized(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_resized")));
@@ -5548,9 +5756,10 @@ int MPI_Type_create_resized(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, 
 int PMPI_Type_create_resized_c(MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_resized_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_resized_c(to_datatype(oldtype), lb, extent, (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_resized_c(MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_resized_c")));
@@ -5559,10 +5768,11 @@ int PMPI_Type_create_struct(int count, const int array_of_blocklengths[], const 
 {
 	isthmus_enter("MPI_Type_create_struct");
 	uintptr_t *abi_array_of_types = to_datatypes(array_of_types, count);
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_struct(count, (uintptr_t)array_of_blocklengths, (uintptr_t)array_of_displacements, (uintptr_t)abi_array_of_types, (uintptr_t)&abi_newtype, 0));
 	free(abi_array_of_types);
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_struct")));
@@ -5571,10 +5781,11 @@ int PMPI_Type_create_struct_c(MPI_Count count, const MPI_Count array_of_blocklen
 {
 	isthmus_enter("MPI_Type_create_struct_c");
 	uintptr_t *abi_array_of_types = to_datatypes(array_of_types, count);
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_struct_c(count, (uintptr_t)array_of_blocklengths, (uintptr_t)array_of_displacements, (uintptr_t)abi_array_of_types, (uintptr_t)&abi_newtype, 1));
 	free(abi_array_of_types);
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_struct_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_struct_c")));
@@ -5582,9 +5793,10 @@ int MPI_Type_create_struct_c(MPI_Count count, const MPI_Count array_of_blockleng
 int PMPI_Type_create_subarray(int ndims, const int array_of_sizes[], const int array_of_subsizes[], const int array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_subarray");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_subarray(ndims, (uintptr_t)array_of_sizes, (uintptr_t)array_of_subsizes, (uintptr_t)array_of_starts, to_order(order), to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_subarray(int ndims, const int array_of_sizes[], const int array_of_subsizes[], const int array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_subarray")));
@@ -5592,9 +5804,10 @@ int MPI_Type_create_subarray(int ndims, const int array_of_sizes[], const int ar
 int PMPI_Type_create_subarray_c(int ndims, const MPI_Count array_of_sizes[], const MPI_Count array_of_subsizes[], const MPI_Count array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_create_subarray_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_create_subarray_c(ndims, (uintptr_t)array_of_sizes, (uintptr_t)array_of_subsizes, (uintptr_t)array_of_starts, to_order(order), to_datatype(oldtype), (uintptr_t)&abi_newtype, 1));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_create_subarray_c(int ndims, const MPI_Count array_of_sizes[], const MPI_Count array_of_subsizes[], const MPI_Count array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_create_subarray_c")));
@@ -5609,9 +5822,10 @@ int MPI_Type_delete_attr(MPI_Datatype datatype, int type_keyval) __attribute__((
 int PMPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_dup");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_dup(to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_dup")));
@@ -5653,7 +5867,7 @@ int PMPI_Type_get_contents(MPI_Datatype datatype, int max_integers, int max_addr
 {
 	isthmus_enter("MPI_Type_get_contents");
 	const int abi_number = max_datatypes;
-	uintptr_t *abi_array_of_datatypes = to_datatypes(array_of_datatypes, abi_number);
+	uintptr_t *abi_array_of_datatypes = array(abi_number, sizeof(uintptr_t));
 	int outcome = from_error(isthmus_Type_get_contents(to_datatype(datatype), max_integers, max_addresses, max_datatypes, (uintptr_t)array_of_integers, (uintptr_t)array_of_addresses, (uintptr_t)abi_array_of_datatypes));
 	if (!outcome)
 		from_contents(datatype, array_of_integers);
@@ -5666,7 +5880,7 @@ int PMPI_Type_get_contents_c(MPI_Datatype datatype, MPI_Count max_integers, MPI_
 {
 	isthmus_enter("MPI_Type_get_contents_c");
 	const int abi_number = max_datatypes;
-	uintptr_t *abi_array_of_datatypes = to_datatypes(array_of_datatypes, abi_number);
+	uintptr_t *abi_array_of_datatypes = array(abi_number, sizeof(uintptr_t));
 	int outcome = from_error(isthmus_Type_get_contents_c(to_datatype(datatype), max_integers, max_addresses, max_large_counts, max_datatypes, (uintptr_t)array_of_integers, (uintptr_t)array_of_addresses, (uintptr_t)array_of_large_counts, (uintptr_t)abi_array_of_datatypes));
 	if (!outcome)
 		from_contents(datatype, array_of_integers);
@@ -5747,9 +5961,10 @@ int MPI_Type_get_true_extent_x(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Co
 int PMPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type)
 {
 	isthmus_enter("MPI_Type_get_value_index");
-	uintptr_t abi_pair_type = to_datatype(*pair_type);
+	uintptr_t abi_pair_type = 0;
 	int outcome = from_error(isthmus_Type_get_value_index(to_datatype(value_type), to_datatype(index_type), (uintptr_t)&abi_pair_type));
-	*pair_type = from_datatype(abi_pair_type);
+	if (abi_pair_type)
+		*pair_type = from_datatype(abi_pair_type);
 	return outcome;
 }
 int MPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type) __attribute__((weak, alias("PMPI_Type_get_value_index")));
@@ -5757,9 +5972,10 @@ int MPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, M
 int PMPI_Type_indexed(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_indexed");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_indexed(count, (uintptr_t)array_of_blocklengths, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_indexed(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_indexed")));
@@ -5767,9 +5983,10 @@ int MPI_Type_indexed(int count, const int array_of_blocklengths[], const int arr
 int PMPI_Type_indexed_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_indexed_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_indexed_c(count, (uintptr_t)array_of_blocklengths, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 1));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_indexed_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_indexed_c")));
@@ -5777,9 +5994,10 @@ int MPI_Type_indexed_c(MPI_Count count, const MPI_Count array_of_blocklengths[],
 int PMPI_Type_match_size(int typeclass, int size, MPI_Datatype *datatype)
 {
 	isthmus_enter("MPI_Type_match_size");
-	uintptr_t abi_datatype = to_datatype(*datatype);
+	uintptr_t abi_datatype = 0;
 	int outcome = from_error(isthmus_Type_match_size(to_typeclass(typeclass), size, (uintptr_t)&abi_datatype));
-	*datatype = from_datatype(abi_datatype);
+	if (abi_datatype)
+		*datatype = from_datatype(abi_datatype);
 	return outcome;
 }
 int MPI_Type_match_size(int typeclass, int size, MPI_Datatype *datatype) __attribute__((weak, alias("PMPI_Type_match_size")));
@@ -5831,9 +6049,10 @@ int MPI_Type_toint(MPI_Datatype datatype) __attribute__((weak, alias("PMPI_Type_
 int PMPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_vector");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_vector(count, blocklength, stride, to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_vector")));
@@ -5841,9 +6060,10 @@ int MPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype oldtype
 int PMPI_Type_vector_c(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
 	isthmus_enter("MPI_Type_vector_c");
-	uintptr_t abi_newtype = to_datatype(*newtype);
+	uintptr_t abi_newtype = 0;
 	int outcome = from_error(isthmus_Type_vector_c(count, blocklength, stride, to_datatype(oldtype), (uintptr_t)&abi_newtype));
-	*newtype = from_datatype(abi_newtype);
+	if (abi_newtype)
+		*newtype = from_datatype(abi_newtype);
 	return outcome;
 }
 int MPI_Type_vector_c(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype) __attribute__((weak, alias("PMPI_Type_vector_c")));
@@ -6000,9 +6220,10 @@ int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win) __attribu
 int PMPI_Win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn, MPI_Errhandler *errhandler)
 {
 	isthmus_enter("MPI_Win_create_errhandler");
-	uintptr_t abi_errhandler = to_errhandler(*errhandler);
+	uintptr_t abi_errhandler = 0;
 	int outcome = from_error(isthmus_Win_create_errhandler((uintptr_t)win_errhandler_fn, (uintptr_t)&call_win_errhandler_function, (uintptr_t)&abi_errhandler));
-	*errhandler = from_errhandler(abi_errhandler);
+	if (abi_errhandler)
+		*errhandler = from_errhandler(abi_errhandler);
 	return outcome;
 }
 int MPI_Win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn, MPI_Errhandler *errhandler) __attribute__((weak, alias("PMPI_Win_create_errhandler")));

@@ -39,10 +39,3 @@ static inline int added_from(int32_t code)
 {
 	return code > LASTCODE ? code - LASTCODE + MPICH_LASTCODE : code;
 }
-
-/* A status of the standard ABI; its last five fields are the core's. */
-typedef struct {
-	int source, tag, error, cancelled;
-	unsigned count_lo, count_hi;
-	int reserved[2];
-} MPI_ABI_Status;

@@ -1,10 +1,17 @@
-/* What both front-ends need besides the generated functions. */
+/* What all front-ends need besides the generated functions. */
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* A status of the standard ABI, for front-ends of others; its last five fields are the core's. */
+typedef struct {
+	int source, tag, error, cancelled;
+	unsigned count_lo, count_hi;
+	int reserved[2];
+} MPI_ABI_Status;
 
 /* isthmus_enter is called before each call of the core: a thread's first call prepares it. */
 extern __thread int isthmus_entered __attribute__((tls_model("initial-exec")));
@@ -28,7 +35,7 @@ static void __attribute__((noreturn, unused)) isthmus_missing(const char *name)
 }
 
 /* isthmus_narrow is a count for a function whose counts are of type int; -32766 is MPI_UNDEFINED,
-   of both ABIs, where it does not fit. */
+   of all ABIs, where it does not fit. */
 static inline int isthmus_narrow(int64_t n)
 {
 	return n > INT_MAX ? -32766 : (int)n;

@@ -20,14 +20,22 @@ const Env = "ISTHMUS_MPI"
 // (ld.so(8)).
 const PathVariable = "LD_LIBRARY_PATH"
 
-// core is the library that both others need.
+// core is the library that all others need.
 const core = "libisthmus.so"
 
 // served are the names by which programs know the libraries that there are.
-var served = []string{"libmpi_abi.so.1", "libmpich.so.12", "libmpi.so.12"}
+var served = []string{"libmpi_abi.so.1", "libmpich.so.12", "libmpi.so.12", "libmpi.so.40", "libmpi_mpifh.so.40"}
+
+// above are the libraries of MPICH and Open MPI that a program may be linked with in place of those, as they
+// need them: ours for Fortran, and theirs, which run over ours.
+var above = map[string][]string{
+	"libmpichfort.so.12": {"libmpich.so.12"}, "libmpichcxx.so.12": {"libmpich.so.12"},
+	"libmpi_mpifh.so.40": {"libmpi.so.40"}, "libmpi_cxx.so.40": {"libmpi.so.40"},
+	"libmpi_usempif08.so.40": {"libmpi.so.40", "libmpi_mpifh.so.40"}, "libmpi_usempi_ignore_tkr.so.40": {"libmpi.so.40", "libmpi_mpifh.so.40"},
+}
 
 // foreign are those of other MPI libraries, and who makes them.
-var foreign = map[string]string{"libmpi.so.40": "Open MPI", "libmpi.so.20": "Open MPI", "libmpi.so.1": "an old MPI library"}
+var foreign = map[string]string{"libmpi.so.20": "Open MPI before version 4", "libmpi.so.1": "an old MPI library"}
 
 // Libraries returns the names of the libraries that have to be beside a program or in the loader's path;
 // none for what is no program of this kind, such as a script or one in Go. It fails for one that no
@@ -49,10 +57,13 @@ func Libraries(file string) ([]string, error) {
 	}
 	for _, name := range needed {
 		if maker := foreign[name]; maker != "" {
-			return nil, fmt.Errorf("%s is linked with %s of %s, which is not served: compile it with isthmus cc, or with MPICH's mpicc", file, name, maker)
+			return nil, fmt.Errorf("%s is linked with %s of %s, which is not served: compile it with isthmus cc, or with the mpicc of MPICH or Open MPI 4", file, name, maker)
 		}
 	}
-	used := slices.DeleteFunc(needed, func(name string) bool { return !slices.Contains(served, name) })
+	for _, name := range slices.Clone(needed) {
+		needed = append(needed, above[name]...)
+	}
+	used := slices.DeleteFunc(slices.Clone(served), func(name string) bool { return !slices.Contains(needed, name) })
 	if len(used) == 0 {
 		return nil, checkStatic(f, file)
 	}

@@ -52,7 +52,12 @@ func TestLibraries(t *testing.T) {
 		"standard": {nil, []string{"libmpi_abi.so.1"}, "libisthmus.so libmpi_abi.so.1", ""},
 		"mpich":    {nil, []string{"libmpich.so.12"}, "libisthmus.so libmpich.so.12", ""},
 		"intel":    {nil, []string{"libother.so.1", "libmpi.so.12"}, "libisthmus.so libmpi.so.12", ""},
-		"open mpi": {nil, []string{"libmpi.so.40"}, "", "linked with libmpi.so.40 of Open MPI"},
+		"open mpi": {nil, []string{"libmpi.so.40"}, "libisthmus.so libmpi.so.40", ""},
+		"fortran":  {nil, []string{"libmpi_mpifh.so.40"}, "libisthmus.so libmpi.so.40 libmpi_mpifh.so.40", ""},
+		"f08":      {nil, []string{"libmpi_usempif08.so.40"}, "libisthmus.so libmpi.so.40 libmpi_mpifh.so.40", ""},
+		"c++":      {nil, []string{"libmpi_cxx.so.40", "libmpi.so.40"}, "libisthmus.so libmpi.so.40", ""},
+		"mpichf":   {nil, []string{"libmpichfort.so.12"}, "libisthmus.so libmpich.so.12", ""},
+		"old":      {nil, []string{"libmpi.so.20"}, "", "linked with libmpi.so.20 of Open MPI before version 4"},
 		"none":     {nil, []string{"libother.so.1"}, "", ""},
 		"own":      {nil, nil, "", ""}, // its own MPI_Init, but dynamic: whoever wrote it knows
 		"static":   {[]string{"-static"}, nil, "", "linked statically"},

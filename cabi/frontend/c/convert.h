@@ -1,30 +1,5 @@
-/* Buffers, statuses and arrays of MPICH's ABI, from and to the core's. */
-
-/* MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE, and MPI_IN_PLACE, in MPICH's ABI. */
-#define IGNORE ((const MPI_Status *)1)
-#define IN_PLACE ((const void *)-1)
-
-static inline uintptr_t to_buffer(const void *buffer)
-{
-	return buffer == IN_PLACE ? 1 : (uintptr_t)buffer;
-}
-
-static inline void status_to(const MPI_Status *status, MPI_ABI_Status *abi)
-{
-	unsigned high = (unsigned)status->count_hi_and_cancelled;
-	*abi = (MPI_ABI_Status){
-		to_rank(status->MPI_SOURCE), to_tag(status->MPI_TAG), to_error(status->MPI_ERROR),
-		(int)(high & 1), (unsigned)status->count_lo, high >> 1, {0, 0}};
-}
-
-static inline void status_from(MPI_Status *status, const MPI_ABI_Status *abi)
-{
-	status->count_lo = (int)abi->count_lo;
-	status->count_hi_and_cancelled = (int)(abi->count_hi << 1 | (unsigned)(abi->cancelled != 0));
-	status->MPI_SOURCE = from_rank(abi->source);
-	status->MPI_TAG = from_tag(abi->tag);
-	status->MPI_ERROR = from_error(abi->error);
-}
+/* Statuses, arrays and callbacks of an ABI that is not the standard's, from and to the core's. The front-end has the
+   translations of values above. */
 
 static inline uintptr_t to_status(const MPI_Status *status, MPI_ABI_Status *abi)
 {
@@ -38,6 +13,19 @@ static inline void from_status(MPI_Status *status, const MPI_ABI_Status *abi)
 {
 	if (status != IGNORE && status)
 		status_from(status, abi);
+}
+
+/* from_text copies a text to a program that has room for so many characters, and stores its length unless that is
+   not asked for. */
+static void __attribute__((unused)) from_text(char *text, const char *abi, int room, int *length)
+{
+	int n = 0;
+	while (n < room - 1 && abi[n])
+		n++;
+	memcpy(text, abi, (size_t)n);
+	text[n] = 0;
+	if (length)
+		*length = n;
 }
 
 /* array allocates n elements, and ends the program where there is no memory: the functions that
@@ -170,7 +158,8 @@ static inline uintptr_t *to_datatypes(const MPI_Datatype *types, int n)
 static inline void from_datatypes(MPI_Datatype *types, uintptr_t *abi, int n)
 {
 	for (int i = 0; i < n; i++)
-		types[i] = from_datatype(abi[i]);
+		if (abi[i]) /* the core has written it */
+			types[i] = from_datatype(abi[i]);
 	free(abi);
 }
 
@@ -312,24 +301,3 @@ static int32_t __attribute__((unused)) call_win_delete_attr_function(uintptr_t f
 /* The functions of MPI_Keyval_create have the same types under other names. */
 #define call_copy_function call_comm_copy_attr_function
 #define call_delete_function call_comm_delete_attr_function
-
-/* MPI_TYPE_DUP_FN, MPI_COMM_DUP_FN and MPI_DUP_FN of MPICH's ABI. */
-int MPIR_Dup_fn(MPI_Comm comm, int keyval, void *extra, void *in, void *out, int *keep);
-int MPIR_Dup_fn(MPI_Comm comm, int keyval, void *extra, void *in, void *out, int *keep)
-{
-	(void)comm, (void)keyval, (void)extra;
-	*(void **)out = in;
-	*keep = 1;
-	return 0;
-}
-
-/* What MPICH's header has as variables. Weights and the handle have the core's values; its libraries for Fortran compare
-   with the others, and set the first two. */
-extern int *const MPI_UNWEIGHTED, *const MPI_WEIGHTS_EMPTY, *MPI_F_STATUS_IGNORE, *MPI_F_STATUSES_IGNORE;
-extern int MPIR_F08_MPI_IN_PLACE, MPIR_F08_MPI_BOTTOM;
-extern MPI_Status MPIR_F08_MPI_STATUS_IGNORE_OBJ, MPIR_F08_MPI_STATUSES_IGNORE_OBJ[1], *MPI_F08_STATUS_IGNORE, *MPI_F08_STATUSES_IGNORE;
-
-int *const MPI_UNWEIGHTED = (int *)10, *const MPI_WEIGHTS_EMPTY = (int *)11, *MPI_F_STATUS_IGNORE, *MPI_F_STATUSES_IGNORE;
-int MPIR_F08_MPI_IN_PLACE, MPIR_F08_MPI_BOTTOM;
-MPI_Status MPIR_F08_MPI_STATUS_IGNORE_OBJ, MPIR_F08_MPI_STATUSES_IGNORE_OBJ[1];
-MPI_Status *MPI_F08_STATUS_IGNORE = &MPIR_F08_MPI_STATUS_IGNORE_OBJ, *MPI_F08_STATUSES_IGNORE = MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
