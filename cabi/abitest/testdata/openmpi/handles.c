@@ -120,6 +120,8 @@ static void invalid(void)
 	CHECK(class == MPI_ERR_TYPE);
 	MPI_Error_class(MPI_Send(&n, 1, MPI_INT, size, 0, MPI_COMM_WORLD), &class);
 	CHECK(class == MPI_ERR_RANK);
+	MPI_Error_class(MPI_Comm_set_errhandler(MPI_COMM_WORLD, NULL), &class);
+	CHECK(class == MPI_ERR_OTHER); /* MPI-3.1 has no class for this */
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
