@@ -1,10 +1,9 @@
 package core
 
 import (
-	"bytes"
 	"sync"
-	"unsafe"
 
+	"github.com/isthmus-grid/isthmus/cabi/core/reductions"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -13,12 +12,10 @@ func AbiGetInfo(info uintptr) int32 {
 	return onWorld("MPI_Abi_get_info", giveInfo(info, "mpi_aint_size", "8", "mpi_count_size", "8", "mpi_offset_size", "8"))
 }
 
-// fortran is what a Fortran interface above this library has said of its compiler (MPI-5.0, section 20.4).
+// fortran is what a Fortran interface above this library has said of its compiler (MPI-5.0, section 20.4), but for logical values.
 var fortran struct {
-	mu           sync.Mutex
-	info         *mpilib.Info
-	logicalTrue  []byte // .TRUE.
-	logicalFalse []byte // .FALSE., of the same length
+	mu   sync.Mutex
+	info *mpilib.Info
 }
 
 // fortranSizes are the bytes that the types have here.
@@ -47,7 +44,7 @@ func AbiGetFortranInfo(info uintptr) int32 {
 	fortran.mu.Lock()
 	defer fortran.mu.Unlock()
 	if store(info, infoNull); fortran.info != nil {
-		store(info, infos.add(fortran.info.Dup()))
+		store(info, infos.Add(fortran.info.Dup()))
 	}
 	return success
 }
@@ -73,23 +70,10 @@ func AbiSetFortranBooleans(size int32, logicalTrue, logicalFalse uintptr) int32 
 }
 
 func setBooleans(logicalTrue, logicalFalse []byte) error {
-	fortran.mu.Lock()
-	defer fortran.mu.Unlock()
-	if fortran.logicalTrue != nil {
+	if !reductions.SetLogicals(logicalTrue, logicalFalse) {
 		return failure(errABI, "what .TRUE. and .FALSE. are was said before")
 	}
-	fortran.logicalTrue, fortran.logicalFalse = bytes.Clone(logicalTrue), bytes.Clone(logicalFalse)
 	return nil
-}
-
-// fortranBooleans returns .TRUE. and .FALSE. of a size: 1 and 0 unless others were set.
-func fortranBooleans[T integer]() (yes, no T) {
-	fortran.mu.Lock()
-	defer fortran.mu.Unlock()
-	if len(fortran.logicalTrue) != int(unsafe.Sizeof(yes)) {
-		return 1, 0
-	}
-	return elementsOf[T](fortran.logicalTrue, 1)[0], elementsOf[T](fortran.logicalFalse, 1)[0]
 }
 
 // AbiGetFortranBooleans returns them, if they were set with this size.
@@ -97,12 +81,11 @@ func AbiGetFortranBooleans(size int32, logicalTrue, logicalFalse, isSet uintptr)
 	if err := checkLogical(size); err != nil {
 		return onWorld("MPI_Abi_get_fortran_booleans", err)
 	}
-	fortran.mu.Lock()
-	defer fortran.mu.Unlock()
-	known := len(fortran.logicalTrue) == int(size)
+	yes, no := reductions.Logicals()
+	known := len(yes) == int(size)
 	if store(isSet, logicalOf(known)); known {
-		copy(elements[byte](logicalTrue, int(size)), fortran.logicalTrue)
-		copy(elements[byte](logicalFalse, int(size)), fortran.logicalFalse)
+		copy(elements[byte](logicalTrue, int(size)), yes)
+		copy(elements[byte](logicalFalse, int(size)), no)
 	}
 	return success
 }

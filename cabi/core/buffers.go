@@ -77,7 +77,7 @@ func (b *buffers) iflush(c *communicator, call string, out uintptr) {
 		flush(sent)
 		complete(empty, nil)
 	})
-	store(out, requests.add(&request{comm: c, once: once}))
+	store(out, requests.Add(&request{comm: c, once: once}))
 }
 
 // detach is flush, after which the memory is the program's again, and stores which it was.
@@ -179,7 +179,7 @@ func Ibsend(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, o
 		if err := c.bsend(p, rankOf(dest), tagOf(tag)); err != nil {
 			return err
 		}
-		store(out, requests.add(&request{comm: c, once: c.Isend(mpilib.Part{}, mpilib.ProcNull, 0)}))
+		store(out, requests.Add(&request{comm: c, once: c.Isend(mpilib.Part{}, mpilib.ProcNull, 0)}))
 		return nil
 	})
 }
@@ -188,7 +188,7 @@ func Ibsend(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, o
 // sent where it is started.
 func BsendInit(buf uintptr, count int64, datatype uintptr, dest, tag int32, comm, out uintptr) int32 {
 	return onPart("MPI_Bsend_init", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
-		store(out, requests.add(&request{comm: c, repeated: bufferedSend{
+		store(out, requests.Add(&request{comm: c, repeated: bufferedSend{
 			c.SendInit(mpilib.Part{}, mpilib.ProcNull, 0).KeepActive(),
 			func() error { return c.bsend(p, rankOf(dest), tagOf(tag)) },
 		}}))

@@ -1,40 +1,11 @@
 package core
 
 import (
-	"runtime/debug"
-	"strings"
 	"testing"
-)
 
-// A call of the program's takes the callbacks of others on its own thread, those that waited before it and those that it
-// waits for itself.
-func TestServe(t *testing.T) {
-	defer func(f func() bool) { InProgram = f }(InProgram)
-	InProgram = func() bool { return false }
-	var stack string
-	if got := Serve(func() int32 {
-		onProgram(func() { stack = string(debug.Stack()) })
-		return 7
-	}); got != 7 {
-		t.Errorf("the call returns %d", got)
-	}
-	if !strings.Contains(stack, "core.Serve(") {
-		t.Errorf("the callback ran elsewhere:\n%s", stack)
-	}
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		onProgram(func() {})
-	}()
-	for waits := true; waits; {
-		Serve(func() int32 { return success })
-		select {
-		case <-over:
-			waits = false
-		default:
-		}
-	}
-}
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
+	"github.com/isthmus-grid/isthmus/cabi/core/reductions"
+)
 
 // Calls are served as long as one with an operation of the program's is active.
 func TestHasCallbacks(t *testing.T) {
@@ -43,12 +14,12 @@ func TestHasCallbacks(t *testing.T) {
 	in, out := &[2]int32{1, 2}, &[2]int32{}
 	expect := func(after string, want bool) {
 		t.Helper()
-		if HasCallbacks() != want {
+		if callbacks.Expected() != want {
 			t.Errorf("after %s: %v", after, !want)
 		}
 	}
 	check(t, "OpCreate", OpCreate(5, 6, 1, address(&op)), success)
-	check(t, "Iallreduce", Iallreduce(address(in), address(out), 2, typeInt, opSum, commWorld, address(&once)), success)
+	check(t, "Iallreduce", Iallreduce(address(in), address(out), 2, typeInt, reductions.Sum, commWorld, address(&once)), success)
 	expect("a predefined operation", false)
 	check(t, "Wait", Wait(address(&once), 0), success)
 	check(t, "AllreduceInit", AllreduceInit(address(in), address(out), 2, typeInt, op, commWorld, infoNull, address(&repeated)), success)

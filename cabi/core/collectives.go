@@ -1,6 +1,9 @@
 package core
 
-import "github.com/isthmus-grid/isthmus/mpilib"
+import (
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
 
 // A description makes a collective call of its arguments, for a communicator. Functions that return one are called like the
 // call; the call is then made in one of three forms, by blocking, nonblocking (MPI-5.0, section 6.12) or persistent (section
@@ -33,9 +36,9 @@ func nonblocking(call string, comm, out uintptr, d description) int32 {
 			return err
 		}
 		if user {
-			reducing.Add(1)
+			callbacks.Started()
 		}
-		store(out, requests.add(&request{comm: c, held: collectiveCall, user: user, once: made.Start()}))
+		store(out, requests.Add(&request{comm: c, held: collectiveCall, user: user, once: made.Start()}))
 		return nil
 	})
 }
@@ -50,7 +53,7 @@ func persistent(call string, comm, info, out uintptr, d description) int32 {
 		if err != nil {
 			return err
 		}
-		store(out, requests.add(&request{comm: c, held: collectiveCall, user: user, repeated: made.Init().KeepActive()}))
+		store(out, requests.Add(&request{comm: c, held: collectiveCall, user: user, repeated: made.Init().KeepActive()}))
 		return nil
 	})
 }

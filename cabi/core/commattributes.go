@@ -3,17 +3,17 @@ package core
 import (
 	"unsafe"
 
+	"github.com/isthmus-grid/isthmus/cabi/core/attributes"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
-
-// commKeyvals are the keys of communicators.
-var commKeyvals = keys{ofComms}
 
 // duplicated has mpilib's duplication of a communicator make the attributes of the duplicate: if a key's function fails on one
 // process, the duplication fails on all. A communicator's value is what its handle names.
 var duplicated = mpilib.NewKey(func(_ *mpilib.Comm, c *communicator) (*communicator, bool, error) {
-	copies, err := c.attributes.copies(c.handle)
-	return &communicator{attributes: attributes{values: copies}}, true, err
+	made := new(communicator)
+	copies, err := c.attributes.Copies(c.handle)
+	made.attributes.Fill(copies)
+	return made, true, err
 }, nil)
 
 // The standard's attributes (MPI-5.0, section 9.1.2). There is no MPI_APPNUM and no MPI_UNIVERSE_SIZE: nobody says what they are.
@@ -52,11 +52,11 @@ func predefinedAttribute(number int32) (address uintptr, ok bool) {
 func isPredefined(number int32) bool { return number >= attributeTagUB && number <= attributeUniverse }
 
 // commKeyvalOf returns the key of a number.
-func commKeyvalOf(number int32) (*keyval, error) {
+func commKeyvalOf(number int32) (*attributes.Key, error) {
 	if isPredefined(number) {
 		return nil, failure(errKeyval, "the attribute of key %d is the standard's: it does not change", number)
 	}
-	k, ok := commKeyvals.get(number)
+	k, ok := attributes.OfComms.Key(number)
 	if !ok {
 		return nil, failure(errKeyval, "%d is no key of communicators", number)
 	}
@@ -66,21 +66,16 @@ func commKeyvalOf(number int32) (*keyval, error) {
 // createCommKeyval makes a key for attributes of communicators (MPI-5.0, section 7.7.2). The callers are the front-end's
 // functions that call the program's.
 func createCommKeyval(copyFunction, copier, deleteFunction, called, number, extra uintptr) int32 {
-	return createKeyval(&commKeyvals, &keyval{copy: copyFunction, copier: copier, remove: deleteFunction, called: called, extra: extra}, number)
+	return createKeyval(attributes.OfComms, copyFunction, copier, deleteFunction, called, number, extra)
 }
 
 func freeCommKeyval(call string, number uintptr) int32 {
 	k, err := commKeyvalOf(load[int32](number))
-	if err != nil {
-		return onWorld(call, err)
-	}
-	keyvals.remove(uintptr(k.number))
-	store(number, keyvalInvalid)
-	return success
+	return freeKeyval(call, k, err, number)
 }
 
 // onCommKey makes a call with a communicator and a key.
-func onCommKey(call string, comm uintptr, number int32, f func(c *communicator, k *keyval) error) int32 {
+func onCommKey(call string, comm uintptr, number int32, f func(c *communicator, k *attributes.Key) error) int32 {
 	return onComm(call, comm, func(c *communicator) error {
 		k, err := commKeyvalOf(number)
 		if err != nil {
@@ -91,8 +86,8 @@ func onCommKey(call string, comm uintptr, number int32, f func(c *communicator, 
 }
 
 func setCommAttr(call string, comm uintptr, number int32, value uintptr) int32 {
-	return onCommKey(call, comm, number, func(c *communicator, k *keyval) error {
-		return c.attributes.set(comm, k, value)
+	return onCommKey(call, comm, number, func(c *communicator, k *attributes.Key) error {
+		return c.attributes.Set(comm, k, value)
 	})
 }
 
@@ -104,7 +99,7 @@ func getCommAttr(call string, comm uintptr, number int32, value, flag uintptr) i
 		} else if k, err := commKeyvalOf(number); err != nil {
 			return err
 		} else {
-			v, there = c.attributes.get(k)
+			v, there = c.attributes.Get(k)
 		}
 		store(flag, logicalOf(there))
 		if there {
@@ -115,7 +110,7 @@ func getCommAttr(call string, comm uintptr, number int32, value, flag uintptr) i
 }
 
 func deleteCommAttr(call string, comm uintptr, number int32) int32 {
-	return onCommKey(call, comm, number, func(c *communicator, k *keyval) error { return c.attributes.remove(comm, k) })
+	return onCommKey(call, comm, number, func(c *communicator, k *attributes.Key) error { return c.attributes.Remove(comm, k) })
 }
 
 // CommCreateKeyval makes a key for attributes of communicators.

@@ -3,6 +3,8 @@ package core
 import (
 	"sync/atomic"
 
+	"github.com/isthmus-grid/isthmus/cabi/core/attributes"
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -14,7 +16,7 @@ type communicator struct {
 	name         atomic.Pointer[string]     // that the program sees; nil for none
 	handler      atomic.Pointer[errhandler] // of its errors
 	buffers      buffers
-	attributes   attributes
+	attributes   attributes.Cache
 }
 
 // newCommunicator returns what a handle of c names. It has the attributes that c got as a duplicate.
@@ -29,11 +31,11 @@ func newCommunicator(c *mpilib.Comm, handle uintptr, handler *errhandler, s *ses
 	return made
 }
 
-var comms objects[*communicator]
+var comms handles.Table[*communicator]
 
 // commOf returns the communicator of a handle.
 func commOf(handle uintptr) (*communicator, error) {
-	c, ok := comms.get(handle)
+	c, ok := comms.Get(handle)
 	if !ok || c.Comm == nil {
 		if !isRunning.Load() && (handle == commWorld || handle == commSelf || !isMember.Load()) {
 			return nil, failure(errOther, "MPI is not running")
@@ -53,7 +55,7 @@ func (c *communicator) result(call string, err error) int32 {
 		return success
 	}
 	if c == nil {
-		c, _ = comms.get(commWorld)
+		c, _ = comms.Get(commWorld)
 	}
 	if c == nil {
 		return fatal(call, err)
@@ -105,7 +107,7 @@ func giveComm(made *mpilib.Comm, handler *errhandler, s *session, out uintptr) {
 		return
 	}
 	n := newCommunicator(made, commNull, handler, s)
-	n.handle = comms.add(n)
+	n.handle = comms.Add(n)
 	store(out, n.handle)
 }
 
@@ -194,7 +196,7 @@ func CommSetInfo(comm, info uintptr) int32 {
 // CommGetInfo returns the hints in a new info.
 func CommGetInfo(comm, info uintptr) int32 {
 	return onComm("MPI_Comm_get_info", comm, func(c *communicator) error {
-		store(info, infos.add(c.GetInfo()))
+		store(info, infos.Add(c.GetInfo()))
 		return nil
 	})
 }
@@ -224,15 +226,15 @@ func CommDisconnect(comm uintptr) int32 {
 func freeComm(call string, comm uintptr, free func(*mpilib.Comm) error) int32 {
 	handle := load[uintptr](comm)
 	return onComm(call, handle, func(c *communicator) error {
-		if handle < firstDynamic {
+		if handle < handles.First {
 			return failure(errComm, "%s lasts until MPI_Finalize", c.nameOf())
 		}
-		if err := c.attributes.removeAll(handle); err != nil {
+		if err := c.attributes.RemoveAll(handle); err != nil {
 			return err
 		}
 		c.buffers.flush()
 		err := free(c.Comm) // also of one that fails nothing is left
-		comms.remove(handle)
+		comms.Remove(handle)
 		store(comm, commNull)
 		return err
 	})

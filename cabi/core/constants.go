@@ -47,37 +47,6 @@ const (
 	maxPortName      = 256 // MPICH's; the standard's ABI has room for 1024
 )
 
-// Operations.
-const (
-	opSum    = uintptr(0x21)
-	opMin    = uintptr(0x22)
-	opMax    = uintptr(0x23)
-	opProd   = uintptr(0x24)
-	opBAnd   = uintptr(0x28)
-	opBOr    = uintptr(0x29)
-	opBXor   = uintptr(0x2a)
-	opLAnd   = uintptr(0x30)
-	opLOr    = uintptr(0x31)
-	opLXor   = uintptr(0x32)
-	opMinLoc = uintptr(0x38)
-	opMaxLoc = uintptr(0x39)
-)
-
-// Orders and distributions of arrays, and classes of types.
-const (
-	orderC       = int32(0xc)
-	orderFortran = int32(0xf)
-
-	distributeNone    = int32(16)
-	distributeBlock   = int32(17)
-	distributeCyclic  = int32(18)
-	distributeDefault = int32(19) // MPI_DISTRIBUTE_DFLT_DARG
-
-	classInteger = int32(192)
-	classReal    = int32(193)
-	classComplex = int32(194)
-)
-
 // Comparisons of groups and communicators.
 const (
 	identical = int32(201) + iota
@@ -85,6 +54,3 @@ const (
 	similar
 	unequal
 )
-
-// firstDynamic is the first handle of an object that the program made; those below are constants.
-const firstDynamic = uintptr(0x1000)

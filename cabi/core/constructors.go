@@ -1,14 +1,9 @@
 package core
 
-import "github.com/isthmus-grid/isthmus/mpilib"
-
-// addType gives a type of the program's a handle. from is what it was made of.
-func addType(t *mpilib.Datatype, from ...*datatype) uintptr {
-	d := describe(0, "", t)
-	d.from = from
-	d.handle = types.add(d)
-	return d.handle
-}
+import (
+	"github.com/isthmus-grid/isthmus/cabi/core/datatypes"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
 
 // derive makes a type of one other.
 func derive(call string, oldtype, newtype uintptr, build func(old *mpilib.Datatype) (*mpilib.Datatype, error)) int32 {
@@ -16,11 +11,11 @@ func derive(call string, oldtype, newtype uintptr, build func(old *mpilib.Dataty
 	if err != nil {
 		return onWorld(call, err)
 	}
-	t, err := build(old.t)
+	t, err := build(old.Datatype)
 	if err != nil {
 		return onWorld(call, err)
 	}
-	store(newtype, addType(t, old))
+	store(newtype, datatypes.Add(t, old).Handle)
 	return success
 }
 
@@ -90,35 +85,27 @@ func TypeCreateStruct(count int64, lengths, displacements, oldtypes, newtype uin
 	if count < 0 {
 		return onWorld(call, failure(errCount, "%d blocks", count))
 	}
-	from, inner := make([]*datatype, count), make([]*mpilib.Datatype, count)
+	from, inner := make([]*datatypes.Type, count), make([]*mpilib.Datatype, count)
 	for i, handle := range elements[uintptr](oldtypes, int(count)) {
 		old, err := typeOf(handle)
 		if err != nil {
 			return onWorld(call, err)
 		}
-		from[i], inner[i] = old, old.t
+		from[i], inner[i] = old, old.Datatype
 	}
 	t, err := mpilib.TypeStruct(integers(lengths, int(count), wide), addresses(displacements, count), inner)
 	if err != nil {
 		return onWorld(call, err)
 	}
-	store(newtype, addType(t, from...))
+	store(newtype, datatypes.Add(t, from...).Handle)
 	return success
 }
-
-// orders and distributions are mpilib's values of the standard's constants.
-var (
-	orders        = map[int32]mpilib.Order{orderC: mpilib.OrderC, orderFortran: mpilib.OrderFortran}
-	distributions = map[int]mpilib.Distribution{
-		int(distributeNone): mpilib.DistributeNone, int(distributeBlock): mpilib.DistributeBlock, int(distributeCyclic): mpilib.DistributeCyclic,
-	}
-)
 
 // TypeCreateSubarray makes a type of a part of an array (MPI-5.0, section 5.1.3).
 func TypeCreateSubarray(ndims int32, sizes, subsizes, starts uintptr, order int32, oldtype, newtype uintptr, wide int32) int32 {
 	n := int(ndims)
 	return listed("MPI_Type_create_subarray", int64(n), oldtype, newtype, func(old *mpilib.Datatype) (*mpilib.Datatype, error) {
-		o, ok := orders[order]
+		o, ok := datatypes.OrderOf(order)
 		if !ok {
 			return nil, failure(errArg, "%d is no order of an array", order)
 		}
@@ -130,18 +117,18 @@ func TypeCreateSubarray(ndims int32, sizes, subsizes, starts uintptr, order int3
 func TypeCreateDarray(size, rank, ndims int32, sizes, distribs, arguments, processes uintptr, order int32, oldtype, newtype uintptr, wide int32) int32 {
 	n := int(ndims)
 	return listed("MPI_Type_create_darray", int64(n), oldtype, newtype, func(old *mpilib.Datatype) (*mpilib.Datatype, error) {
-		o, ok := orders[order]
+		o, ok := datatypes.OrderOf(order)
 		if !ok {
 			return nil, failure(errArg, "%d is no order of an array", order)
 		}
 		a := mpilib.Darray{Sizes: integers(sizes, n, wide), Arguments: integers(arguments, n, 0), Processes: integers(processes, n, 0)}
 		for i, value := range integers(distribs, n, 0) {
-			d, ok := distributions[value]
+			d, ok := datatypes.DistributionOf(int32(value))
 			if !ok {
 				return nil, failure(errArg, "%d is no distribution", value)
 			}
 			a.Distributions = append(a.Distributions, d)
-			if a.Arguments[i] == int(distributeDefault) {
+			if a.Arguments[i] == int(datatypes.DistributeDefault) {
 				a.Arguments[i] = mpilib.DistributeDefault
 			}
 		}
@@ -163,13 +150,13 @@ func TypeDup(oldtype, newtype uintptr) int32 {
 	if err != nil {
 		return onWorld(call, err)
 	}
-	copies, err := old.attributes.copies(oldtype)
+	copies, err := old.Attributes.Copies(oldtype)
 	if err != nil {
 		return onWorld(call, err)
 	}
 	result := derive(call, oldtype, newtype, (*mpilib.Datatype).Dup)
-	if made, ok := types.get(load[uintptr](newtype)); ok && result == success {
-		made.attributes.values = copies
+	if made, ok := datatypes.Get(load[uintptr](newtype)); ok && result == success {
+		made.Attributes.Fill(copies)
 	}
 	return result
 }
@@ -178,7 +165,7 @@ func TypeDup(oldtype, newtype uintptr) int32 {
 func TypeCommit(datatype uintptr) int32 {
 	d, err := typeOf(load[uintptr](datatype))
 	if err == nil {
-		err = d.t.Commit()
+		err = d.Datatype.Commit()
 	}
 	return onWorld("MPI_Type_commit", err)
 }
@@ -187,16 +174,16 @@ func TypeCommit(datatype uintptr) int32 {
 func TypeFree(datatype uintptr) int32 {
 	handle := load[uintptr](datatype)
 	d, err := typeOf(handle)
-	if err == nil && d.isPredefined() {
+	if err == nil && d.IsPredefined() {
 		err = failure(errType, "%#x is a predefined type, which cannot be freed", handle)
 	}
 	if err == nil {
-		err = d.attributes.removeAll(handle)
+		err = d.Attributes.RemoveAll(handle)
 	}
 	if err != nil {
 		return onWorld("MPI_Type_free", err)
 	}
-	types.remove(handle)
+	d.Remove()
 	store(datatype, datatypeNull)
 	return success
 }

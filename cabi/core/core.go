@@ -6,9 +6,9 @@
 // collector must not look at. Handles, constants and statuses are those of the standard's C ABI
 // (MPI-5.0, chapter 20). Functions return an error class, MPI_SUCCESS is 0.
 //
-// It knows neither C nor other ABIs, and is tested without a C compiler. Its state is that of the
-// process: MPI has one world, and its objects are named by handles. All functions are safe for
-// concurrent use.
+// What needs neither communicators nor requests is in the packages below. It knows neither C nor
+// other ABIs, and is tested without a C compiler. Its state is that of the process: MPI has one
+// world, and its objects are named by handles. All functions are safe for concurrent use.
 package core
 
 import (
@@ -26,12 +26,6 @@ var Exit = os.Exit
 // Thread returns a number of the calling thread, which differs from that of any other. The library
 // around this package sets it.
 var Thread = func() uintptr { return 0 }
-
-// CallUser calls a reduction of the program's by the front-end's function caller: on n elements of
-// datatype at in and inout. The library around this package sets it.
-var CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
-	panic("cabi/core: no C to call")
-}
 
 // background bounds nothing: a call of MPI ends when it is complete.
 var background = context.Background()
@@ -54,7 +48,7 @@ func Init(_, _ uintptr) int32 {
 	for handle, c := range map[uintptr]*mpilib.Comm{commWorld: world.Comm(), commSelf: world.Self()} {
 		made, name := newCommunicator(c, handle, fatalErrors, nil), commNames[handle]
 		made.name.Store(&name)
-		comms.put(handle, made)
+		comms.Put(handle, made)
 	}
 	changed()
 	return success
@@ -83,7 +77,7 @@ func IsThreadMain(flag uintptr) int32 {
 // functions may call MPI. It leaves the world, unless a session is open.
 func Finalize() int32 {
 	if self, err := commOf(commSelf); err == nil {
-		if err := self.attributes.removeAll(commSelf); err != nil {
+		if err := self.attributes.RemoveAll(commSelf); err != nil {
 			self.result("MPI_Finalize", err)
 		}
 	}
@@ -92,14 +86,14 @@ func Finalize() int32 {
 	if err := process.End(); err != nil {
 		return fatal("MPI_Finalize", err)
 	}
-	comms.each(func(c *communicator) {
+	comms.Each(func(c *communicator) {
 		if c.session == nil {
 			c.buffers.flush()
 		}
 	})
 	ofProcess.flush()
-	comms.drop(commWorld)
-	comms.drop(commSelf)
+	comms.Drop(commWorld)
+	comms.Drop(commSelf)
 	if process.IsOver() {
 		if err := leave(); err != nil {
 			return fatal("MPI_Finalize", err)

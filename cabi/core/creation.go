@@ -66,16 +66,16 @@ func startDup(call string, comm, info, newcomm, out uintptr) int32 {
 		if err != nil {
 			return err
 		}
-		handle, handler := comms.add(new(communicator)), c.handler.Load()
+		handle, handler := comms.Add(new(communicator)), c.handler.Load()
 		store(newcomm, handle)
 		once := c.IdupWithInfo(background, hints).Request(func(made *mpilib.Comm, err error) {
 			if err != nil {
-				comms.remove(handle)
+				comms.Remove(handle)
 				return
 			}
-			comms.put(handle, newCommunicator(made, handle, handler, c.session))
+			comms.Put(handle, newCommunicator(made, handle, handler, c.session))
 		})
-		store(out, requests.add(&request{comm: c, once: once}))
+		store(out, requests.Add(&request{comm: c, once: once}))
 		return nil
 	})
 }

@@ -1,14 +1,18 @@
 package core
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
+)
 
 // The handle of a duplicate that is waited for names nothing until the request is complete.
 func TestIdup(t *testing.T) {
 	joined()
-	handle := comms.add(new(communicator)) // as while it is being made
+	handle := comms.Add(new(communicator)) // as while it is being made
 	var n, rank int32
 	check(t, "CommSize of what is being made", CommSize(handle, address(&n)), errComm)
-	comms.remove(handle)
+	comms.Remove(handle)
 	var made, request uintptr
 	check(t, "CommIdup", CommIdup(commWorld, address(&made), address(&request)), success)
 	check(t, "Wait", Wait(address(&request), 0), success)
@@ -32,7 +36,7 @@ func TestCommCreateErrors(t *testing.T) {
 	check(t, "IntercommCreateFromGroups of one process", IntercommCreateFromGroups(g, 0, g, 0, address(&tag[0]), infoNull, errorsReturn, address(&made)), errGroup)
 	check(t, "CommCreateFromGroup without a tag", CommCreateFromGroup(g, 0, infoNull, errorsReturn, address(&made)), errArg)
 	check(t, "CommCreateFromGroup without a handler", CommCreateFromGroup(g, address(&tag[0]), infoNull, errhandlerNull, address(&made)), errHandler)
-	if check(t, "CommCreate", CommCreate(commWorld, g, address(&made)), success); made < firstDynamic {
+	if check(t, "CommCreate", CommCreate(commWorld, g, address(&made)), success); made < handles.First {
 		t.Errorf("the handle is %#x", made)
 	}
 	check(t, "CommFree", CommFree(address(&made)), success)

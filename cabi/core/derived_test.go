@@ -5,6 +5,10 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/datatypes"
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
+	"github.com/isthmus-grid/isthmus/cabi/core/reductions"
 )
 
 // typeMap is a type as the standard's type map has it: where each of its ints lies, and its bounds.
@@ -48,7 +52,7 @@ func derived() map[string]struct {
 	wide, bytes := &[2]int64{2, 1}, &[2]int64{20, -8}
 	ints := &[2]uintptr{typeInt, typeInt}
 	sizes, subsizes, starts := &[2]int32{4, 5}, &[2]int32{2, 3}, &[2]int32{1, 2}
-	distribs, arguments, grid := &[2]int32{distributeCyclic, distributeNone}, &[2]int32{distributeDefault, distributeDefault}, &[2]int32{2, 1}
+	distribs, arguments, grid := &[2]int32{datatypes.DistributeCyclic, datatypes.DistributeNone}, &[2]int32{datatypes.DistributeDefault, datatypes.DistributeDefault}, &[2]int32{2, 1}
 	rows := func(from ...int64) typeMap {
 		l := anInt.placed(from...)
 		l.lb, l.extent = 0, 80
@@ -74,10 +78,10 @@ func derived() map[string]struct {
 			return TypeCreateStruct(2, address(lengths), address(bytes), address(ints), n, 0)
 		}, anInt.placed(20, 24, -8)},
 		"subarray": {func(n uintptr) int32 {
-			return TypeCreateSubarray(2, address(sizes), address(subsizes), address(starts), orderC, typeInt, n, 0)
+			return TypeCreateSubarray(2, address(sizes), address(subsizes), address(starts), datatypes.OrderC, typeInt, n, 0)
 		}, rows(28, 32, 36, 48, 52, 56)},
 		"darray": {func(n uintptr) int32 {
-			return TypeCreateDarray(2, 1, 2, address(sizes), address(distribs), address(arguments), address(grid), orderC, typeInt, n, 0)
+			return TypeCreateDarray(2, 1, 2, address(sizes), address(distribs), address(arguments), address(grid), datatypes.OrderC, typeInt, n, 0)
 		}, rows(slices.Concat(run(20, 5, 4), run(60, 5, 4))...)},
 		"resized": {func(n uintptr) int32 { return TypeCreateResized(typeInt, -4, 12, n) }, typeMap{[]int64{0}, -4, 12}},
 		"dup":     {func(n uintptr) int32 { return TypeDup(typeInt, n) }, anInt},
@@ -181,20 +185,20 @@ func TestContents(t *testing.T) {
 	joined()
 	var d uintptr
 	sizes := &[2]int32{4, 5}
-	arguments, distribs, grid := &[2]int32{distributeDefault, 2}, &[2]int32{distributeBlock, distributeCyclic}, &[2]int32{2, 1}
-	TypeCreateDarray(2, 1, 2, address(sizes), address(distribs), address(arguments), address(grid), orderFortran, typeInt, address(&d), 0)
+	arguments, distribs, grid := &[2]int32{datatypes.DistributeDefault, 2}, &[2]int32{datatypes.DistributeBlock, datatypes.DistributeCyclic}, &[2]int32{2, 1}
+	TypeCreateDarray(2, 1, 2, address(sizes), address(distribs), address(arguments), address(grid), datatypes.OrderFortran, typeInt, address(&d), 0)
 	var nInts, nAddresses, nTypes, combiner int32
 	check(t, "TypeGetEnvelope", TypeGetEnvelope(d, address(&nInts), address(&nAddresses), address(&nTypes), address(&combiner)), success)
 	integers, types := new([12]int32), new([1]uintptr)
 	check(t, "TypeGetContents", TypeGetContents(d, 12, 0, 1, address(integers), 0, address(types)), success)
-	want := [12]int32{2, 1, 2, 4, 5, distributeBlock, distributeCyclic, distributeDefault, 2, 2, 1, orderFortran}
+	want := [12]int32{2, 1, 2, 4, 5, datatypes.DistributeBlock, datatypes.DistributeCyclic, datatypes.DistributeDefault, 2, 2, 1, datatypes.OrderFortran}
 	if nInts != 12 || nAddresses != 0 || nTypes != 1 || combiner != 112 || *integers != want || types[0] != typeInt {
 		t.Errorf("%d %d %d, combiner %d, %v, %v", nInts, nAddresses, nTypes, combiner, integers, types)
 	}
 	var outer uintptr
 	TypeContiguous(2, d, address(&outer))
 	check(t, "TypeGetContents", TypeGetContents(outer, 1, 0, 1, address(integers), 0, address(types)), success)
-	if types[0] < firstDynamic || types[0] == d {
+	if types[0] < handles.First || types[0] == d {
 		t.Errorf("the inner type is %#x", types[0])
 	}
 	check(t, "too little room", TypeGetContents(d, 11, 0, 1, address(integers), 0, address(types)), errArg)
@@ -219,8 +223,8 @@ func TestExternal(t *testing.T) {
 // A program's operation takes elements with gaps, which stay as they are.
 func TestUserOperationOnDerived(t *testing.T) {
 	joined()
-	defer func(f func(uintptr, uintptr, uintptr, uintptr, int64, uintptr)) { CallUser = f }(CallUser)
-	CallUser = func(_, _, in, inout uintptr, n int64, _ uintptr) {
+	defer func(f func(uintptr, uintptr, uintptr, uintptr, int64, uintptr)) { reductions.CallUser = f }(reductions.CallUser)
+	reductions.CallUser = func(_, _, in, inout uintptr, n int64, _ uintptr) {
 		a, b := elements[int32](in, int(4*n)-1), elements[int32](inout, int(4*n)-1)
 		for i := 0; i < len(a); i += 2 {
 			b[i] += 10 * a[i]
@@ -258,9 +262,9 @@ func TestTypeNames(t *testing.T) {
 	}
 	given := append([]byte("pair"), 0)
 	check(t, "TypeSetName", TypeSetName(d, address(&given[0])), success)
-	check(t, "TypeMatchSize", TypeMatchSize(classReal, 8, address(&matched)), success)
+	check(t, "TypeMatchSize", TypeMatchSize(datatypes.ClassReal, 8, address(&matched)), success)
 	if got := name(d) + "," + name(matched); got != "pair,MPI_REAL8" {
 		t.Error(got)
 	}
-	check(t, "a real of 3 bytes", TypeMatchSize(classReal, 3, address(&matched)), errArg)
+	check(t, "a real of 3 bytes", TypeMatchSize(datatypes.ClassReal, 3, address(&matched)), errArg)
 }

@@ -1,6 +1,11 @@
 package core
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
+)
 
 // CallErrhandler calls an error handler of the program's by the front-end's function caller: with a handle and an error
 // code. The library around this package sets it.
@@ -19,7 +24,7 @@ type errhandler struct {
 	given  int // how often the program got the handle and did not free it; of the program's
 }
 
-var errhandlers objects[*errhandler]
+var errhandlers handles.Table[*errhandler]
 
 // What a function of the program's is an error handler of: its first argument is the handle of such an object.
 const (
@@ -38,13 +43,13 @@ var (
 
 func init() {
 	for _, h := range []*errhandler{fatalErrors, abortingErrors, returnedErrors} {
-		errhandlers.put(h.handle, h)
+		errhandlers.Put(h.handle, h)
 	}
 }
 
 // errhandlerOf returns the error handler of a handle, which is for some objects.
 func errhandlerOf(handle uintptr, of string) (*errhandler, error) {
-	h, ok := errhandlers.get(handle)
+	h, ok := errhandlers.Get(handle)
 	if !ok {
 		return nil, failure(errHandler, "%#x is no error handler", handle)
 	}
@@ -58,7 +63,7 @@ func errhandlerOf(handle uintptr, of string) (*errhandler, error) {
 func (h *errhandler) result(call string, object uintptr, err error) int32 {
 	switch {
 	case h.function != 0:
-		onProgram(func() { CallErrhandler(h.caller, h.function, object, classOf(err)) })
+		callbacks.Run(func() { CallErrhandler(h.caller, h.function, object, classOf(err)) })
 		return classOf(err)
 	case h == returnedErrors:
 		return classOf(err)
@@ -74,7 +79,7 @@ func (h *errhandler) give() uintptr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.given == 0 {
-		h.handle = errhandlers.add(h)
+		h.handle = errhandlers.Add(h)
 	}
 	h.given++
 	return h.handle
@@ -88,7 +93,7 @@ func (h *errhandler) take() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.given--; h.given == 0 {
-		errhandlers.remove(h.handle)
+		errhandlers.Remove(h.handle)
 	}
 }
 

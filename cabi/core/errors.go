@@ -94,6 +94,9 @@ type classError struct {
 
 func (e *classError) Error() string { return e.text }
 
+// Class returns the class; errors of the packages below have one, too.
+func (e *classError) Class() int32 { return e.class }
+
 // failure returns an error of a class.
 func failure(class int32, format string, args ...any) error {
 	return &classError{class, fmt.Sprintf(format, args...)}
@@ -104,9 +107,9 @@ func classOf(err error) int32 {
 	if err == nil {
 		return success
 	}
-	var own *classError
+	var own interface{ Class() int32 }
 	if errors.As(err, &own) {
-		return own.class
+		return own.Class()
 	}
 	for _, c := range classes {
 		if errors.Is(err, c.err) {

@@ -331,3 +331,83 @@ func Scatterv(sendbuf uintptr, sendcounts uintptr, displs uintptr, sendtype uint
 func ScattervInit(sendbuf uintptr, sendcounts uintptr, displs uintptr, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
 	return persistent("MPI_Scatterv_init", comm, info, request, scatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, wide))
 }
+
+// GetElementsX is MPI_Get_elements_x.
+func GetElementsX(status uintptr, datatype uintptr, count uintptr) int32 {
+	return GetElements(status, datatype, count)
+}
+
+// StatusSetElementsX is MPI_Status_set_elements_x.
+func StatusSetElementsX(status uintptr, datatype uintptr, count int64) int32 {
+	return StatusSetElements(status, datatype, count)
+}
+
+// TypeContiguousC is MPI_Type_contiguous_c.
+func TypeContiguousC(count int64, oldtype uintptr, newtype uintptr) int32 {
+	return isLarge(newtype, TypeContiguous(count, oldtype, newtype))
+}
+
+// TypeCreateDarrayC is MPI_Type_create_darray_c.
+func TypeCreateDarrayC(size int32, rank int32, ndims int32, array_of_gsizes uintptr, array_of_distribs uintptr, array_of_dargs uintptr, array_of_psizes uintptr, order int32, oldtype uintptr, newtype uintptr, wide int32) int32 {
+	return isLarge(newtype, TypeCreateDarray(size, rank, ndims, array_of_gsizes, array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, wide))
+}
+
+// TypeCreateHindexedBlockC is MPI_Type_create_hindexed_block_c.
+func TypeCreateHindexedBlockC(count int64, blocklength int64, array_of_displacements uintptr, oldtype uintptr, newtype uintptr) int32 {
+	return isLarge(newtype, TypeCreateHindexedBlock(count, blocklength, array_of_displacements, oldtype, newtype))
+}
+
+// TypeCreateHindexedC is MPI_Type_create_hindexed_c.
+func TypeCreateHindexedC(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
+	return isLarge(newtype, TypeCreateHindexed(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, wide))
+}
+
+// TypeCreateHvectorC is MPI_Type_create_hvector_c.
+func TypeCreateHvectorC(count int64, blocklength int64, stride int64, oldtype uintptr, newtype uintptr) int32 {
+	return isLarge(newtype, TypeCreateHvector(count, blocklength, stride, oldtype, newtype))
+}
+
+// TypeCreateIndexedBlockC is MPI_Type_create_indexed_block_c.
+func TypeCreateIndexedBlockC(count int64, blocklength int64, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
+	return isLarge(newtype, TypeCreateIndexedBlock(count, blocklength, array_of_displacements, oldtype, newtype, wide))
+}
+
+// TypeCreateResizedC is MPI_Type_create_resized_c.
+func TypeCreateResizedC(oldtype uintptr, lb int64, extent int64, newtype uintptr) int32 {
+	return isLarge(newtype, TypeCreateResized(oldtype, lb, extent, newtype))
+}
+
+// TypeCreateStructC is MPI_Type_create_struct_c.
+func TypeCreateStructC(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, array_of_types uintptr, newtype uintptr, wide int32) int32 {
+	return isLarge(newtype, TypeCreateStruct(count, array_of_blocklengths, array_of_displacements, array_of_types, newtype, wide))
+}
+
+// TypeCreateSubarrayC is MPI_Type_create_subarray_c.
+func TypeCreateSubarrayC(ndims int32, array_of_sizes uintptr, array_of_subsizes uintptr, array_of_starts uintptr, order int32, oldtype uintptr, newtype uintptr, wide int32) int32 {
+	return isLarge(newtype, TypeCreateSubarray(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype, newtype, wide))
+}
+
+// TypeGetExtentX is MPI_Type_get_extent_x.
+func TypeGetExtentX(datatype uintptr, lb uintptr, extent uintptr) int32 {
+	return TypeGetExtent(datatype, lb, extent)
+}
+
+// TypeGetTrueExtentX is MPI_Type_get_true_extent_x.
+func TypeGetTrueExtentX(datatype uintptr, true_lb uintptr, true_extent uintptr) int32 {
+	return TypeGetTrueExtent(datatype, true_lb, true_extent)
+}
+
+// TypeIndexedC is MPI_Type_indexed_c.
+func TypeIndexedC(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
+	return isLarge(newtype, TypeIndexed(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, wide))
+}
+
+// TypeSizeX is MPI_Type_size_x.
+func TypeSizeX(datatype uintptr, size uintptr) int32 {
+	return TypeSize(datatype, size)
+}
+
+// TypeVectorC is MPI_Type_vector_c.
+func TypeVectorC(count int64, blocklength int64, stride int64, oldtype uintptr, newtype uintptr) int32 {
+	return isLarge(newtype, TypeVector(count, blocklength, stride, oldtype, newtype))
+}

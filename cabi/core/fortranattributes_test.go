@@ -1,13 +1,17 @@
 package core
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/attributes"
+)
 
 // An integer that Fortran set is one for Fortran's functions, and C gets its address; what C set is its own address for both.
 func TestFortranAttributes(t *testing.T) {
 	joined()
 	var number, flag int32
 	var value, dup uintptr
-	check(t, "CommCreateKeyval", CommCreateKeyval(copyValue, 0, 0, 0, address(&number), 0), success)
+	check(t, "CommCreateKeyval", CommCreateKeyval(attributes.CopyValue, 0, 0, 0, address(&number), 0), success)
 	check(t, "FortranCommSetAttr", FortranCommSetAttr(commWorld, number, 1<<40+7, 1), success)
 	if check(t, "CommGetAttr", CommGetAttr(commWorld, number, address(&value), address(&flag)), success); flag != 1 || load[int64](value) != 1<<40+7 {
 		t.Errorf("C gets %d, %#x", flag, value)
@@ -31,31 +35,7 @@ func TestFortranAttributes(t *testing.T) {
 	}
 	check(t, "a key of datatypes", FortranTypeSetAttr(typeInt, number, 1, 1), errKeyval)
 	check(t, "CommFreeKeyval", CommFreeKeyval(address(&number)), success)
-	check(t, "a proxy of no key", FortranKeyvalSetProxy(keyvalInvalid, 1, 2, 3, 4), errKeyval)
-}
-
-// A copy function of C's that hands on the address of an integer of Fortran's hands on the integer: the address is that of the old one.
-func TestFortranAttributeOfC(t *testing.T) {
-	joined()
-	defer func(f func(uintptr, uintptr, uintptr, int32, uintptr, uintptr) (int32, bool, uintptr)) {
-		CallCopyAttr = f
-	}(CallCopyAttr)
-	CallCopyAttr = func(_, _, _ uintptr, _ int32, _, in uintptr) (int32, bool, uintptr) { return success, true, in }
-	var number, flag int32
-	var d, dup, first, second uintptr
-	check(t, "TypeCreateKeyval", TypeCreateKeyval(20, 21, 0, 0, address(&number), 0), success)
-	check(t, "TypeContiguous", TypeContiguous(2, typeInt, address(&d)), success)
-	check(t, "FortranTypeSetAttr", FortranTypeSetAttr(d, number, 8, 1), success)
-	check(t, "TypeDup", TypeDup(d, address(&dup)), success)
-	check(t, "TypeGetAttr", TypeGetAttr(d, number, address(&first), address(&flag)), success)
-	check(t, "TypeGetAttr", TypeGetAttr(dup, number, address(&second), address(&flag)), success)
-	if first == second || load[int64](second) != 8 {
-		t.Errorf("the integer is at %#x, and its copy at %#x", first, second)
-	}
-	for _, h := range []*uintptr{&d, &dup} {
-		check(t, "TypeFree", TypeFree(address(h)), success)
-	}
-	check(t, "TypeFreeKeyval", TypeFreeKeyval(address(&number)), success)
+	check(t, "a proxy of no key", FortranKeyvalSetProxy(attributes.Invalid, 1, 2, 3, 4), errKeyval)
 }
 
 // Proxies are called with the key's own functions, the kind of the object, and whether the value is Fortran's.
@@ -63,17 +43,17 @@ func TestProxies(t *testing.T) {
 	joined()
 	type copying = func(uintptr, uintptr, uintptr, int32, uintptr, int32, uintptr, int32, uintptr) (int32, bool, uintptr)
 	type deleting = func(uintptr, uintptr, uintptr, int32, uintptr, int32, int32, uintptr, uintptr) int32
-	defer func(f copying, g deleting) { CallCopyProxy, CallDeleteProxy = f, g }(CallCopyProxy, CallDeleteProxy)
+	defer func(f copying, g deleting) { attributes.CallCopyProxy, attributes.CallDeleteProxy = f, g }(attributes.CallCopyProxy, attributes.CallDeleteProxy)
 	var number, flag int32
 	var d, dup, value, deleted uintptr
-	CallCopyProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, key int32, extra uintptr, integer int32, in uintptr) (int32, bool, uintptr) {
-		if caller != 31 || proxy != 30 || function != 20 || kind != ofTypes || object != d || key != number || extra != 24 || integer != 1 {
+	attributes.CallCopyProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, key int32, extra uintptr, integer int32, in uintptr) (int32, bool, uintptr) {
+		if caller != 31 || proxy != 30 || function != 20 || kind != int32(attributes.OfTypes) || object != d || key != number || extra != 24 || integer != 1 {
 			t.Errorf("copy is called with %d, %d, %d, %d, %#x, %d, %d, %d", caller, proxy, function, kind, object, key, extra, integer)
 		}
 		return success, true, in + 1
 	}
-	CallDeleteProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, key int32, integer int32, value, extra uintptr) int32 {
-		if caller != 33 || proxy != 32 || function != 22 || kind != ofTypes || key != number || extra != 24 || integer != 1 {
+	attributes.CallDeleteProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, key int32, integer int32, value, extra uintptr) int32 {
+		if caller != 33 || proxy != 32 || function != 22 || kind != int32(attributes.OfTypes) || key != number || extra != 24 || integer != 1 {
 			t.Errorf("delete is called with %d, %d, %d, %d, %#x, %d, %d, %d", caller, proxy, function, kind, object, key, extra, integer)
 		}
 		deleted = value

@@ -3,6 +3,7 @@ package core
 import (
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -33,7 +34,7 @@ func (g *generalized) call(f callback, name string, argument uintptr) error {
 		return nil
 	}
 	var code int32
-	onProgram(func() { code = CallGrequest(f.caller, f.function, g.extra, argument) })
+	callbacks.Run(func() { code = CallGrequest(f.caller, f.function, g.extra, argument) })
 	if code == success {
 		return nil
 	}
@@ -91,7 +92,7 @@ func (g *generalized) stop() error {
 func GrequestStart(query, queryCaller, free, freeCaller, cancel, cancelCaller, extra, out uintptr) int32 {
 	return onComm("MPI_Grequest_start", commWorld, func(*communicator) error {
 		once, finish := world.GrequestStart("Grequest")
-		store(out, requests.add(&request{once: once, generalized: &generalized{
+		store(out, requests.Add(&request{once: once, generalized: &generalized{
 			query: callback{query, queryCaller}, free: callback{free, freeCaller}, cancel: callback{cancel, cancelCaller},
 			extra: extra, finish: finish,
 		}}))
@@ -108,7 +109,7 @@ func GrequestComplete(handle uintptr) int32 {
 	if err == nil {
 		var over bool
 		if over, err = q.generalized.complete(); over {
-			requests.remove(handle)
+			requests.Remove(handle)
 		}
 	}
 	return onWorld("MPI_Grequest_complete", err)

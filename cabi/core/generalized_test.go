@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
 )
 
 // The functions of the generalized requests of these tests, which they call by numbers.
@@ -234,17 +236,17 @@ func TestGrequestWithoutFunctions(t *testing.T) {
 // The functions run on a thread of the program's, also where calls are served.
 func TestGrequestThread(t *testing.T) {
 	joined()
-	defer func(f func() bool) { InProgram = f }(InProgram)
-	InProgram = func() bool { return false }
+	defer func(f func() bool) { callbacks.InProgram = f }(callbacks.InProgram)
+	callbacks.InProgram = func() bool { return false }
 	var threads []bool
 	watched(t, func(uintptr, uintptr, uintptr) int32 {
-		threads = append(threads, strings.Contains(string(debug.Stack()), "core.Serve("))
+		threads = append(threads, strings.Contains(string(debug.Stack()), "callbacks.Serve("))
 		return success
 	})
 	request := new(uintptr)
 	*request = grequest(t, 1)
 	check(t, "GrequestComplete", GrequestComplete(*request), success)
-	check(t, "Wait", Serve(func() int32 { return Wait(address(request), 0) }), success)
+	check(t, "Wait", callbacks.Serve(func() int32 { return Wait(address(request), 0) }), success)
 	if !slices.Equal(threads, []bool{true, true}) {
 		t.Errorf("on the thread that called: %v", threads)
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -34,13 +35,13 @@ func (g *processes) members() *mpilib.Group {
 	return g.Group
 }
 
-var groups objects[*processes]
+var groups handles.Table[*processes]
 
-func init() { groups.put(groupEmpty, &processes{Group: mpilib.EmptyGroup}) }
+func init() { groups.Put(groupEmpty, &processes{Group: mpilib.EmptyGroup}) }
 
 // groupOf returns the group of a handle.
 func groupOf(handle uintptr) (*processes, error) {
-	g, ok := groups.get(handle)
+	g, ok := groups.Get(handle)
 	if !ok {
 		return nil, failure(errGroup, "%#x is no group", handle)
 	}
@@ -53,7 +54,7 @@ func giveGroup(g *mpilib.Group, from origin, out uintptr) {
 		store(out, groupEmpty)
 		return
 	}
-	store(out, groups.add(&processes{g, from}))
+	store(out, groups.Add(&processes{g, from}))
 }
 
 // onGroup makes a call on a group (MPI-5.0, section 7.3).
@@ -241,7 +242,7 @@ func chooseRanges(call string, of func(*mpilib.Group, []mpilib.Triplet) (*mpilib
 func GroupFree(group uintptr) int32 {
 	handle := load[uintptr](group)
 	return onGroup("MPI_Group_free", handle, func(*processes) error {
-		groups.remove(handle)
+		groups.Remove(handle)
 		store(group, groupNull)
 		return nil
 	})

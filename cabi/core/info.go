@@ -1,17 +1,20 @@
 package core
 
-import "github.com/isthmus-grid/isthmus/mpilib"
+import (
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
 
-var infos objects[*mpilib.Info]
+var infos handles.Table[*mpilib.Info]
 
-func init() { infos.put(infoEnv, new(mpilib.Info)) } // what MPI_INFO_ENV has is the implementation's choice
+func init() { infos.Put(infoEnv, new(mpilib.Info)) } // what MPI_INFO_ENV has is the implementation's choice
 
 // infoOf returns the info of a handle, nil for MPI_INFO_NULL.
 func infoOf(handle uintptr) (*mpilib.Info, error) {
 	if handle == infoNull {
 		return nil, nil
 	}
-	info, ok := infos.get(handle)
+	info, ok := infos.Get(handle)
 	if !ok {
 		return nil, failure(errInfo, "%#x is no info", handle)
 	}
@@ -42,7 +45,7 @@ func keyOf(address uintptr) (string, error) {
 // InfoCreate makes an empty info. It may be called before Init, like all functions here
 // (MPI-5.0, section 11.4.1).
 func InfoCreate(info uintptr) int32 {
-	store(info, infos.add(new(mpilib.Info)))
+	store(info, infos.Add(new(mpilib.Info)))
 	return success
 }
 
@@ -52,7 +55,7 @@ func InfoCreateEnv(_ int32, _, info uintptr) int32 { return InfoDup(infoEnv, inf
 // InfoDup copies an info.
 func InfoDup(info, newinfo uintptr) int32 {
 	return onInfo("MPI_Info_dup", info, func(i *mpilib.Info) error {
-		store(newinfo, infos.add(i.Dup()))
+		store(newinfo, infos.Add(i.Dup()))
 		return nil
 	})
 }
@@ -61,10 +64,10 @@ func InfoDup(info, newinfo uintptr) int32 {
 func InfoFree(info uintptr) int32 {
 	handle := load[uintptr](info)
 	return onInfo("MPI_Info_free", handle, func(*mpilib.Info) error {
-		if handle < firstDynamic {
+		if handle < handles.First {
 			return failure(errInfo, "MPI_INFO_ENV cannot be freed")
 		}
-		infos.remove(handle)
+		infos.Remove(handle)
 		store(info, infoNull)
 		return nil
 	})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/datatypes"
 )
 
 // The arguments of large constructors are counts, but for those that have int in the large functions, too.
@@ -13,7 +15,7 @@ func TestLargeTypes(t *testing.T) {
 	ints := &[2]uintptr{typeInt, typeInt}
 	sizes, subsizes, starts := &[2]int64{4, 5}, &[2]int64{2, 3}, &[2]int64{1, 2}
 	cube, grid := &[3]int64{4, 5, 6}, &[3]int32{2, 1, 1}
-	distribs, arguments := &[3]int32{distributeCyclic, distributeNone, distributeBlock}, &[3]int32{distributeDefault, 7, 6}
+	distribs, arguments := &[3]int32{datatypes.DistributeCyclic, datatypes.DistributeNone, datatypes.DistributeBlock}, &[3]int32{datatypes.DistributeDefault, 7, 6}
 	for name, c := range map[string]struct {
 		make     func(newtype uintptr) int32
 		integers []int32
@@ -35,11 +37,11 @@ func TestLargeTypes(t *testing.T) {
 			return TypeCreateStructC(2, address(two), address(three), address(ints), n, 1)
 		}, nil, []int64{2, 2, 1, 20, -8}, 2},
 		"subarray": {func(n uintptr) int32 {
-			return TypeCreateSubarrayC(2, address(sizes), address(subsizes), address(starts), orderC, typeInt, n, 1)
-		}, []int32{2, orderC}, []int64{4, 5, 2, 3, 1, 2}, 1},
+			return TypeCreateSubarrayC(2, address(sizes), address(subsizes), address(starts), datatypes.OrderC, typeInt, n, 1)
+		}, []int32{2, datatypes.OrderC}, []int64{4, 5, 2, 3, 1, 2}, 1},
 		"darray": {func(n uintptr) int32 {
-			return TypeCreateDarrayC(2, 1, 3, address(cube), address(distribs), address(arguments), address(grid), orderC, typeInt, n, 1)
-		}, []int32{2, 1, 3, distributeCyclic, distributeNone, distributeBlock, distributeDefault, 7, 6, 2, 1, 1, orderC}, []int64{4, 5, 6}, 1},
+			return TypeCreateDarrayC(2, 1, 3, address(cube), address(distribs), address(arguments), address(grid), datatypes.OrderC, typeInt, n, 1)
+		}, []int32{2, 1, 3, datatypes.DistributeCyclic, datatypes.DistributeNone, datatypes.DistributeBlock, datatypes.DistributeDefault, 7, 6, 2, 1, 1, datatypes.OrderC}, []int64{4, 5, 6}, 1},
 		"resized": {func(n uintptr) int32 { return TypeCreateResizedC(typeInt, -4, 12, n) }, nil, []int64{-4, 12}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

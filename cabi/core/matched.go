@@ -1,6 +1,9 @@
 package core
 
-import "github.com/isthmus-grid/isthmus/mpilib"
+import (
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
 
 // matched is what a handle of a message names: one that a matching probe took, on its communicator (MPI-5.0, section 3.8.2).
 type matched struct {
@@ -8,7 +11,7 @@ type matched struct {
 	mpilib.Message
 }
 
-var messages objects[*matched]
+var messages handles.Table[*matched]
 
 // matchedOf returns the message of a handle. MPI_MESSAGE_NO_PROC, which stays, is one from MPI_PROC_NULL.
 func matchedOf(handle uintptr) (*matched, error) {
@@ -20,7 +23,7 @@ func matchedOf(handle uintptr) (*matched, error) {
 		m, _, err := c.Improbe(mpilib.ProcNull, mpilib.AnyTag)
 		return &matched{c, m}, err
 	}
-	m, ok := messages.get(handle)
+	m, ok := messages.Get(handle)
 	if !ok {
 		return nil, failure(errRequest, "%#x is no message that a probe returned, or it was received", handle)
 	}
@@ -31,7 +34,7 @@ func matchedOf(handle uintptr) (*matched, error) {
 func (c *communicator) give(m mpilib.Message, out, status uintptr) {
 	handle := messageNoProc
 	if m.Status.Source != mpilib.ProcNull {
-		handle = messages.add(&matched{c, m})
+		handle = messages.Add(&matched{c, m})
 	}
 	store(out, handle)
 	storeStatus(status, m.Status)
@@ -78,7 +81,7 @@ func onMatched(call string, buf uintptr, count int64, datatype, message uintptr,
 	if b.err != nil {
 		return m.comm.result(call, b.err)
 	}
-	messages.remove(handle)
+	messages.Remove(handle)
 	store(message, messageNull)
 	return m.comm.result(call, f(m.comm, m.Irecv(p)))
 }
@@ -95,7 +98,7 @@ func Mrecv(buf uintptr, count int64, datatype, message, status uintptr) int32 {
 // Imrecv starts an Mrecv.
 func Imrecv(buf uintptr, count int64, datatype, message, started uintptr) int32 {
 	return onMatched("MPI_Imrecv", buf, count, datatype, message, func(c *communicator, r *mpilib.Request) error {
-		store(started, requests.add(&request{comm: c, once: r}))
+		store(started, requests.Add(&request{comm: c, once: r}))
 		return nil
 	})
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"unsafe"
 
 	"github.com/isthmus-grid/isthmus/cabi/memory"
@@ -68,4 +69,17 @@ func loadText(address uintptr, max int, class int32) (string, error) {
 		}
 	}
 	return "", failure(class, "the text's address is 0")
+}
+
+// textAt reads a name of C, up to its zero or the longest that there is.
+func textAt(address uintptr) string {
+	var text bytes.Buffer
+	for i := range uintptr(maxObjectName - 1) {
+		c := load[byte](address + i)
+		if c == 0 {
+			break
+		}
+		text.WriteByte(c)
+	}
+	return text.String()
 }

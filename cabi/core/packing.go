@@ -1,18 +1,17 @@
 package core
 
 import (
-	"math"
-
+	"github.com/isthmus-grid/isthmus/cabi/core/datatypes"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // packed makes a call that moves elements to or from a buffer of size bytes, from where position
 // says, which f moves on.
-func packed(call string, d *datatype, err error, buf uintptr, count, size int64, position uintptr, f func(p mpilib.Part, at int64) (int, error)) error {
+func packed(call string, d *datatypes.Type, err error, buf uintptr, count, size int64, position uintptr, f func(p mpilib.Part, at int64) (int, error)) error {
 	if err != nil {
 		return err
 	}
-	p, err := d.part(buf, count)
+	p, err := partOf(d, buf, count)
 	if err != nil {
 		return err
 	}
@@ -28,7 +27,7 @@ func packed(call string, d *datatype, err error, buf uintptr, count, size int64,
 }
 
 // packInto is packed for calls that write the buffer: write appends the message to what it is given.
-func packInto(call string, d *datatype, err error, inbuf uintptr, count int64, outbuf uintptr, size int64, position uintptr, write func([]byte, mpilib.Part) ([]byte, error)) error {
+func packInto(call string, d *datatypes.Type, err error, inbuf uintptr, count int64, outbuf uintptr, size int64, position uintptr, write func([]byte, mpilib.Part) ([]byte, error)) error {
 	return packed(call, d, err, inbuf, count, size, position, func(p mpilib.Part, at int64) (int, error) {
 		message, err := write(nil, p)
 		if err != nil {
@@ -42,7 +41,7 @@ func packInto(call string, d *datatype, err error, inbuf uintptr, count int64, o
 }
 
 // unpackFrom is packed for calls that read the buffer: read returns what it leaves of it.
-func unpackFrom(call string, d *datatype, err error, inbuf uintptr, size int64, position, outbuf uintptr, count int64, read func([]byte, mpilib.Part) ([]byte, error)) error {
+func unpackFrom(call string, d *datatypes.Type, err error, inbuf uintptr, size int64, position, outbuf uintptr, count int64, read func([]byte, mpilib.Part) ([]byte, error)) error {
 	return packed(call, d, err, outbuf, count, size, position, func(p mpilib.Part, at int64) (int, error) {
 		message := elements[byte](inbuf+uintptr(at), int(size-at))
 		rest, err := read(message, p)
@@ -73,7 +72,7 @@ func PackSize(incount int64, datatype, comm, size uintptr) int32 {
 		if err != nil {
 			return err
 		}
-		return packSize(d.t.PackSize, incount, size)
+		return packSize(d.Datatype.PackSize, incount, size)
 	})
 }
 
@@ -90,7 +89,7 @@ func packSize(bytes func(count int) (int, error), count int64, size uintptr) err
 }
 
 // externalType returns a type for a data representation, of which there is one (MPI-5.0, section 5.3).
-func externalType(datarep, handle uintptr) (*datatype, error) {
+func externalType(datarep, handle uintptr) (*datatypes.Type, error) {
 	const name = "external32\x00"
 	for i := range len(name) {
 		if load[byte](datarep+uintptr(i)) != name[i] {
@@ -116,7 +115,7 @@ func UnpackExternal(datarep, inbuf uintptr, insize int64, position, outbuf uintp
 func PackExternalSize(datarep uintptr, incount int64, datatype, size uintptr) int32 {
 	d, err := externalType(datarep, datatype)
 	if err == nil {
-		err = packSize(d.t.PackExternalSize, incount, size)
+		err = packSize(d.Datatype.PackExternalSize, incount, size)
 	}
 	return onWorld("MPI_Pack_external_size", err)
 }
@@ -125,13 +124,10 @@ func PackExternalSize(datarep uintptr, incount int64, datatype, size uintptr) in
 func GetElements(status, datatype, count uintptr) int32 {
 	d, err := typeOf(datatype)
 	if err == nil {
-		store(count, int64(loadStatus(status).GetElements(d.t)))
+		store(count, int64(loadStatus(status).GetElements(d.Datatype)))
 	}
 	return onWorld("MPI_Get_elements", err)
 }
-
-// GetElementsX is GetElements with a count of 64 bits.
-func GetElementsX(status, datatype, count uintptr) int32 { return GetElements(status, datatype, count) }
 
 // StatusSetElements sets what GetElements returns, for requests of the program's (MPI-5.0, section 13.3).
 func StatusSetElements(address, datatype uintptr, count int64) int32 {
@@ -140,33 +136,9 @@ func StatusSetElements(address, datatype uintptr, count int64) int32 {
 	if err != nil {
 		return onWorld(call, err)
 	}
-	bytes, ok := bytesOf(d.t, count)
+	bytes, ok := d.Bytes(count)
 	if !ok {
-		return onWorld(call, failure(errCount, "%d elements of %v", count, d.t))
+		return onWorld(call, failure(errCount, "%d elements of %v", count, d.Datatype))
 	}
 	return onStatus(call, address, func(s *status) { s.low, s.high = uint32(bytes), uint32(uint64(bytes)>>32) })
-}
-
-// StatusSetElementsX is StatusSetElements.
-func StatusSetElementsX(address, datatype uintptr, count int64) int32 {
-	return StatusSetElements(address, datatype, count)
-}
-
-// bytesOf returns the length of a message of count elements of the predefined types in t. The
-// number of elements grows with the length, so that the length can be searched for.
-func bytesOf(t *mpilib.Datatype, count int64) (int64, bool) {
-	whole := mpilib.Status{Bytes: t.Size()}.GetElements(t)
-	if count <= 0 || whole <= 0 {
-		return 0, count == 0
-	}
-	rounds := count / int64(whole)
-	if rounds > math.MaxInt64/int64(t.Size())-1 {
-		return 0, false
-	}
-	for rest := range t.Size() {
-		if (mpilib.Status{Bytes: rest}).GetElements(t) == int(count%int64(whole)) {
-			return rounds*int64(t.Size()) + int64(rest), true
-		}
-	}
-	return 0, false
 }

@@ -64,7 +64,7 @@ func preparePartitioned(call string, buf uintptr, partitions int32, count int64,
 		}
 		made, err := make(c, p)
 		if err == nil {
-			store(out, requests.add(&request{comm: c, held: partitionedTransfer, repeated: &partitioned{end: made}}))
+			store(out, requests.Add(&request{comm: c, held: partitionedTransfer, repeated: &partitioned{end: made}}))
 		}
 		return err
 	})

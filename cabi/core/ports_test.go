@@ -117,7 +117,7 @@ func TestGroupsOfConnections(t *testing.T) {
 		t.Fatalf("the communicator is of another world: %v", err)
 	}
 	check(t, "CommFree", CommFree(address(&made)), success)
-	comms.remove(other)
+	comms.Remove(other)
 }
 
 // A name gives its port, until it is withdrawn.

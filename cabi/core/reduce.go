@@ -32,22 +32,19 @@ func reduced(sendbuf, recvbuf uintptr, count int64, datatype, op uintptr, set fu
 }
 
 // operands is operandsOf; after an error it is of no elements.
-func (b *builder) operands(datatype, op uintptr) *operands {
+func (b *builder) operands(datatype, op uintptr) operands {
 	d, err := typeOf(datatype)
-	var o *operands
+	var o operands
 	if err == nil {
 		o, err = operandsOf(d, op)
 	}
-	if err != nil {
-		b.failed(err)
-		return &operands{part: func(uintptr, int64) (mpilib.Part, error) { return mpilib.Part{}, nil }}
-	}
-	b.user = o.user
+	b.failed(err)
+	b.user = o.isUser()
 	return o
 }
 
 // operand is count elements at an address that are reduced, or the result.
-func (b *builder) operand(o *operands, address uintptr, count int64) mpilib.Part {
+func (b *builder) operand(o operands, address uintptr, count int64) mpilib.Part {
 	p, err := o.part(address, count)
 	b.failed(err)
 	return p

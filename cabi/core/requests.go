@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -40,14 +42,14 @@ type repeatable interface {
 	Wait(context.Context) (mpilib.Status, error) // after which it is not active
 }
 
-var requests objects[*request]
+var requests handles.Table[*request]
 
 // requestOf returns the request of a handle, nil for MPI_REQUEST_NULL.
 func requestOf(handle uintptr) (*request, error) {
 	if handle == requestNull {
 		return nil, nil
 	}
-	q, ok := requests.get(handle)
+	q, ok := requests.Get(handle)
 	if !ok {
 		return nil, failure(errRequest, "%#x is no request", handle)
 	}
@@ -83,13 +85,13 @@ func (q *request) complete(address, status uintptr) (err error) {
 		return err
 	}
 	if q.user {
-		reducing.Add(-1)
+		callbacks.Completed()
 	}
 	if q.generalized != nil {
 		err = q.generalized.end(status)
 	}
 	if q.once != nil {
-		requests.remove(load[uintptr](address))
+		requests.Remove(load[uintptr](address))
 		store(address, requestNull)
 	}
 	return err
@@ -139,7 +141,7 @@ func RequestFree(request uintptr) int32 {
 		store(request, requestNull)
 		over, err := q.generalized.release()
 		if over {
-			requests.remove(handle)
+			requests.Remove(handle)
 		}
 		return onWorld("MPI_Request_free", err)
 	}
@@ -152,7 +154,7 @@ func RequestFree(request uintptr) int32 {
 		}
 	}
 	q.release()
-	requests.remove(handle)
+	requests.Remove(handle)
 	store(request, requestNull)
 	return success
 }

@@ -4,6 +4,9 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
+	"github.com/isthmus-grid/isthmus/cabi/core/reductions"
 )
 
 // The world of these tests has one process, which sends to itself. Its errors are returned.
@@ -43,7 +46,7 @@ func TestMessages(t *testing.T) {
 	var flag int32
 	check(t, "Irecv", Irecv(address(&in), 5, typeInt, anySource, anyTag, commWorld, address(&request)), success)
 	check(t, "Test", Test(address(&request), address(&flag), address(&st)), success)
-	if flag != 0 || request < firstDynamic {
+	if flag != 0 || request < handles.First {
 		t.Errorf("flag %d, request %#x before the message", flag, request)
 	}
 	check(t, "Send", Send(address(&out), 3, typeInt, 0, 7, commWorld), success)
@@ -68,7 +71,7 @@ func TestErrors(t *testing.T) {
 	check(t, "a send from address 0", Send(0, 1, typeInt, 0, 0, commWorld), errBuffer)
 	check(t, "a send of no type", Send(address(&x), 1, datatypeNull, 0, 0, commWorld), errType)
 	check(t, "a send on no communicator", Send(address(&x), 1, typeInt, 0, 0, commNull), errComm)
-	check(t, "the sum of bytes", Allreduce(inPlace, address(&x), 1, typeByte, opSum, commWorld), errOp)
+	check(t, "the sum of bytes", Allreduce(inPlace, address(&x), 1, typeByte, reductions.Sum, commWorld), errOp)
 	request := uintptr(77)
 	check(t, "waiting for no request", Wait(address(&request), 0), errRequest)
 }
@@ -77,9 +80,9 @@ func TestErrors(t *testing.T) {
 // use; its result is used.
 func TestUserOperation(t *testing.T) {
 	joined()
-	defer func(f func(uintptr, uintptr, uintptr, uintptr, int64, uintptr)) { CallUser = f }(CallUser)
+	defer func(f func(uintptr, uintptr, uintptr, uintptr, int64, uintptr)) { reductions.CallUser = f }(reductions.CallUser)
 	var calls [][4]uintptr
-	CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
+	reductions.CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
 		calls = append(calls, [4]uintptr{caller, function, uintptr(n), datatype})
 		a, b := elements[float64](in, int(n)), elements[float64](inout, int(n))
 		for i := range a {

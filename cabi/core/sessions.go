@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/isthmus-grid/isthmus/cabi/core/handles"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -18,7 +19,7 @@ type session struct {
 	buffers buffers
 }
 
-var sessions objects[*session]
+var sessions handles.Table[*session]
 
 // access is what communicators are created by: the session, unless they are none of its. Then it is one that nothing else uses.
 func (o origin) access() *mpilib.Session {
@@ -38,7 +39,7 @@ func (s *session) result(call string, err error) int32 {
 
 // onSession makes a call on a session.
 func onSession(call string, handle uintptr, f func(s *session) error) int32 {
-	s, ok := sessions.get(handle)
+	s, ok := sessions.Get(handle)
 	if !ok {
 		return onWorld(call, failure(errSession, "%#x is no session", handle))
 	}
@@ -60,7 +61,7 @@ func SessionInit(info, handler, out uintptr) int32 {
 	}
 	s := &session{Session: world.NewSession()}
 	s.handler.Store(h)
-	s.handle = sessions.add(s)
+	s.handle = sessions.Add(s)
 	store(out, s.handle)
 	return success
 }
@@ -86,7 +87,7 @@ func SessionFinalize(address uintptr) int32 {
 		if err := s.Finalize(background); err != nil {
 			return err
 		}
-		sessions.remove(s.handle)
+		sessions.Remove(s.handle)
 		store(address, sessionNull)
 		return closeSession()
 	})
@@ -114,7 +115,7 @@ func SessionGetInfo(handle, info uintptr) int32 {
 func giveInfo(out uintptr, pairs ...string) error {
 	made, err := mpilib.NewInfo(pairs...)
 	if err == nil {
-		store(out, infos.add(made))
+		store(out, infos.Add(made))
 	}
 	return err
 }

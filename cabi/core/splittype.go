@@ -82,7 +82,7 @@ func (c *communicator) splitFurther(key int, info *mpilib.Info) (*mpilib.Comm, e
 func GetHwResourceInfo(info uintptr) int32 {
 	made, err := mpilib.NewInfo(resourceNode, "true", resourceSite, "true")
 	if err == nil {
-		store(info, infos.add(made))
+		store(info, infos.Add(made))
 	}
 	return onWorld("MPI_Get_hw_resource_info", err)
 }

@@ -7,12 +7,12 @@ func TestCommSplitType(t *testing.T) {
 	joined()
 	var info, named uintptr
 	check(t, "GetHwResourceInfo", GetHwResourceInfo(address(&info)), success)
-	hardware, _ := infos.get(info)
+	hardware, _ := infos.Get(info)
 	if value, ok := hardware.Get(resourceNode); !ok || value != "true" {
 		t.Errorf("the node is %q, %v", value, ok)
 	}
 	check(t, "InfoCreate", InfoCreate(address(&named)), success)
-	asked, _ := infos.get(named)
+	asked, _ := infos.Get(named)
 	for _, c := range []struct {
 		name string
 		kind int32

@@ -1,12 +1,15 @@
 package core
 
-import "github.com/isthmus-grid/isthmus/mpilib"
+import (
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
 
 // start starts a transfer and stores the handle of its request.
 func start(call string, transfer func(*mpilib.Comm, mpilib.Part, int, int) *mpilib.Request,
 	buf uintptr, count int64, datatype uintptr, peer, tag int32, comm, out uintptr) int32 {
 	return onPart(call, buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
-		store(out, requests.add(&request{comm: c, once: transfer(c.Comm, p, rankOf(peer), tagOf(tag))}))
+		store(out, requests.Add(&request{comm: c, once: transfer(c.Comm, p, rankOf(peer), tagOf(tag))}))
 		return nil
 	})
 }
@@ -15,7 +18,7 @@ func start(call string, transfer func(*mpilib.Comm, mpilib.Part, int, int) *mpil
 func prepare(call string, transfer func(*mpilib.Comm, mpilib.Part, int, int) *mpilib.Persistent,
 	buf uintptr, count int64, datatype uintptr, peer, tag int32, comm, out uintptr) int32 {
 	return onPart(call, buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
-		store(out, requests.add(&request{comm: c, repeated: transfer(c.Comm, p, rankOf(peer), tagOf(tag)).KeepActive()}))
+		store(out, requests.Add(&request{comm: c, repeated: transfer(c.Comm, p, rankOf(peer), tagOf(tag)).KeepActive()}))
 		return nil
 	})
 }
@@ -50,7 +53,7 @@ func Isendrecv(sendbuf uintptr, sendcount int64, sendtype uintptr, dest, sendtag
 			return b.err
 		}
 		r := mpilib.IsendrecvParts(c.Comm, out, rankOf(dest), tagOf(sendtag), in, rankOf(source), tagOf(recvtag))
-		store(started, requests.add(&request{comm: c, once: r}))
+		store(started, requests.Add(&request{comm: c, once: r}))
 		return nil
 	})
 }
@@ -59,7 +62,7 @@ func Isendrecv(sendbuf uintptr, sendcount int64, sendtype uintptr, dest, sendtag
 func IsendrecvReplace(buf uintptr, count int64, datatype uintptr, dest, sendtag, source, recvtag int32, comm, started uintptr) int32 {
 	return onPart("MPI_Isendrecv_replace", buf, count, datatype, comm, func(c *communicator, p mpilib.Part) error {
 		r := mpilib.IsendrecvReplacePart(c.Comm, p, rankOf(dest), tagOf(sendtag), rankOf(source), tagOf(recvtag))
-		store(started, requests.add(&request{comm: c, once: r}))
+		store(started, requests.Add(&request{comm: c, once: r}))
 		return nil
 	})
 }
@@ -109,11 +112,11 @@ func startAll(call string, count int32, addresses uintptr) int32 {
 // start starts a prepared transfer or collective call.
 func (q *request) start() error {
 	if q.user {
-		reducing.Add(1)
+		callbacks.Started()
 	}
 	err := q.repeated.Start()
 	if err != nil && q.user {
-		reducing.Add(-1)
+		callbacks.Completed()
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func GetCount(status, datatype, count uintptr) int32 {
 	if err != nil {
 		return onWorld("MPI_Get_count", err)
 	}
-	store(count, int64(loadStatus(status).GetCount(d.t)))
+	store(count, int64(loadStatus(status).GetCount(d.Datatype)))
 	return success
 }
 

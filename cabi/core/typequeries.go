@@ -1,18 +1,28 @@
 package core
 
-import (
-	"strconv"
-	"sync"
+import "github.com/isthmus-grid/isthmus/cabi/core/datatypes"
 
-	"github.com/isthmus-grid/isthmus/cabi/api"
-	"github.com/isthmus-grid/isthmus/mpilib"
-)
+// TypeSize returns the bytes of data in an element.
+func TypeSize(datatype, size uintptr) int32 {
+	d, err := typeOf(datatype)
+	if err != nil {
+		return onWorld("MPI_Type_size", err)
+	}
+	store(size, int64(d.Datatype.Size()))
+	return success
+}
 
-// TypeSizeX is TypeSize with a size of 64 bits.
-func TypeSizeX(datatype, size uintptr) int32 { return TypeSize(datatype, size) }
-
-// TypeGetExtentX is TypeGetExtent with numbers of 64 bits.
-func TypeGetExtentX(datatype, lb, extent uintptr) int32 { return TypeGetExtent(datatype, lb, extent) }
+// TypeGetExtent returns the lower bound and the distance between elements.
+func TypeGetExtent(datatype, lb, extent uintptr) int32 {
+	d, err := typeOf(datatype)
+	if err != nil {
+		return onWorld("MPI_Type_get_extent", err)
+	}
+	low, length := d.Datatype.Extent()
+	store(lb, int64(low))
+	store(extent, int64(length))
+	return success
+}
 
 // TypeGetTrueExtent returns where the data of an element lies (MPI-5.0, section 5.1.8).
 func TypeGetTrueExtent(datatype, lb, extent uintptr) int32 {
@@ -20,26 +30,10 @@ func TypeGetTrueExtent(datatype, lb, extent uintptr) int32 {
 	if err != nil {
 		return onWorld("MPI_Type_get_true_extent", err)
 	}
-	store(lb, int64(d.begin))
-	store(extent, int64(d.end-d.begin))
+	store(lb, int64(d.Begin))
+	store(extent, int64(d.End-d.Begin))
 	return success
 }
-
-// TypeGetTrueExtentX is TypeGetTrueExtent with numbers of 64 bits.
-func TypeGetTrueExtentX(datatype, lb, extent uintptr) int32 {
-	return TypeGetTrueExtent(datatype, lb, extent)
-}
-
-// constantValues has the values of the standard's constants, handles included, by name.
-var constantValues = sync.OnceValue(func() map[string]int32 {
-	all := map[string]int32{}
-	for _, c := range api.Constants() {
-		if v, err := strconv.ParseInt(c.Value, 0, 32); err == nil {
-			all[c.Name] = int32(v)
-		}
-	}
-	return all
-})
 
 // TypeGetEnvelope returns how a type was made, and from how many arguments (MPI-5.0, section 5.1.13).
 func TypeGetEnvelope(datatype, numIntegers, numAddresses, numTypes, combiner uintptr) int32 {
@@ -47,11 +41,11 @@ func TypeGetEnvelope(datatype, numIntegers, numAddresses, numTypes, combiner uin
 	if err != nil {
 		return onWorld("MPI_Type_get_envelope", err)
 	}
-	c, integers, addresses, _, types := d.envelope()
-	store(numIntegers, int32(integers))
-	store(numAddresses, int32(addresses))
-	store(numTypes, int32(types))
-	store(combiner, c)
+	e := d.Envelope()
+	store(numIntegers, int32(e.Integers))
+	store(numAddresses, int32(e.Addresses))
+	store(numTypes, int32(e.Types))
+	store(combiner, e.Combiner)
 	return success
 }
 
@@ -59,7 +53,7 @@ func TypeGetEnvelope(datatype, numIntegers, numAddresses, numTypes, combiner uin
 func TypeGetContents(datatype uintptr, maxIntegers, maxAddresses, maxTypes int32, integers, addresses, handles uintptr) int32 {
 	d, err := smallTypeOf(datatype)
 	if err == nil {
-		err = d.storeContents(room{int64(maxIntegers), int64(maxAddresses), 0, int64(maxTypes)}, integers, addresses, 0, handles)
+		err = storeContents(d, room{int64(maxIntegers), int64(maxAddresses), 0, int64(maxTypes)}, integers, addresses, 0, handles)
 	}
 	return onWorld("MPI_Type_get_contents", err)
 }
@@ -68,92 +62,29 @@ func TypeGetContents(datatype uintptr, maxIntegers, maxAddresses, maxTypes int32
 type room struct{ integers, addresses, counts, types int64 }
 
 // storeContents writes the arguments that d was made of.
-func (d *datatype) storeContents(r room, integers, addresses, counts, handles uintptr) error {
-	c, err := d.contents()
+func storeContents(d *datatypes.Type, r room, integers, addresses, counts, handles uintptr) error {
+	a, err := d.Arguments()
 	if err != nil {
 		return err
 	}
-	standardValues(c)
-	ints, places, large := d.sorts(c)
-	needs := room{int64(len(ints)), int64(len(places)), int64(len(large)), int64(len(c.Types))}
+	needs := room{int64(len(a.Integers)), int64(len(a.Addresses)), int64(len(a.Counts)), int64(a.Types())}
 	if needs.integers > r.integers || needs.addresses > r.addresses || needs.counts > r.counts || needs.types > r.types {
 		return failure(errArg, "%d integers, %d addresses, %d large counts and %d types, and room for %d, %d, %d and %d",
 			needs.integers, needs.addresses, needs.counts, needs.types, r.integers, r.addresses, r.counts, r.types)
 	}
-	for i, v := range ints {
+	for i, v := range a.Integers {
 		store(integers+uintptr(4*i), int32(v))
 	}
-	for i, v := range places {
+	for i, v := range a.Addresses {
 		store(addresses+uintptr(8*i), int64(v))
 	}
-	for i, v := range large {
+	for i, v := range a.Counts {
 		store(counts+uintptr(8*i), int64(v))
 	}
-	for i, t := range c.Types {
-		store(handles+uintptr(8*i), again(d.from[i], t))
+	for i := range a.Types() {
+		store(handles+uintptr(8*i), a.Handle(i))
 	}
 	return nil
-}
-
-// contents returns the arguments that d was made of.
-func (d *datatype) contents() (mpilib.Contents, error) {
-	if d.asked == nil {
-		return d.t.Contents()
-	}
-	var c mpilib.Contents
-	for _, v := range d.asked.integers() {
-		c.Integers = append(c.Integers, int(v))
-	}
-	return c, nil
-}
-
-// isPredefined reports whether d is the standard's, which programs do not free.
-func (d *datatype) isPredefined() bool { return d.handle < firstDynamic || d.asked != nil }
-
-// again returns the handle of a predefined type, and a new one of t, which is old, of another.
-func again(old *datatype, t *mpilib.Datatype) uintptr {
-	if old.isPredefined() {
-		return old.handle
-	}
-	handle := addType(t, old.from...)
-	if made, ok := types.get(handle); ok {
-		made.large = old.large
-	}
-	return handle
-}
-
-// standardValues gives orders and distributions the standard's values.
-func standardValues(c mpilib.Contents) {
-	if c.Combiner != mpilib.CombinerSubarray && c.Combiner != mpilib.CombinerDarray {
-		return
-	}
-	last := &c.Integers[len(c.Integers)-1]
-	for ours, theirs := range orders {
-		if mpilib.Order(*last) == theirs {
-			*last = int(ours)
-			break
-		}
-	}
-	if c.Combiner != mpilib.CombinerDarray {
-		return
-	}
-	n := c.Integers[2] // dimensions, after the numbers of processes and of this one; sizes follow
-	for i := 3 + n; i < 3+2*n; i++ {
-		c.Integers[i] = distributionFrom(mpilib.Distribution(c.Integers[i]))
-		if c.Integers[i+n] == mpilib.DistributeDefault {
-			c.Integers[i+n] = int(distributeDefault)
-		}
-	}
-}
-
-// distributionFrom returns the standard's value of a distribution.
-func distributionFrom(d mpilib.Distribution) int {
-	for ours, theirs := range distributions {
-		if d == theirs {
-			return ours
-		}
-	}
-	return int(undefined)
 }
 
 // TypeExtent returns the distance between elements, as TypeGetExtent does; it, TypeLb and TypeUb are MPI-1's.
@@ -174,7 +105,7 @@ func TypeUb(datatype, displacement uintptr) int32 {
 func onBounds(call string, datatype, result uintptr, f func(low, length int) int) int32 {
 	d, err := typeOf(datatype)
 	if err == nil {
-		store(result, int64(f(d.t.Extent())))
+		store(result, int64(f(d.Datatype.Extent())))
 	}
 	return onWorld(call, err)
 }

@@ -1,16 +1,20 @@
 package core
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/attributes"
+)
 
 // Keys and error handlers of windows are none of other objects.
 func TestWindows(t *testing.T) {
 	joined()
 	var number int32
 	var handler uintptr
-	check(t, "WinCreateKeyval", WinCreateKeyval(copyValue, 0, 0, 0, address(&number), 0), success)
-	check(t, "CommSetAttr", CommSetAttr(commWorld, number+1, 5), errKeyval)
+	check(t, "WinCreateKeyval", WinCreateKeyval(attributes.CopyValue, 0, 0, 0, address(&number), 0), success)
+	check(t, "CommSetAttr", CommSetAttr(commWorld, number, 5), errKeyval)
 	old := number
-	if check(t, "WinFreeKeyval", WinFreeKeyval(address(&number)), success); number != keyvalInvalid {
+	if check(t, "WinFreeKeyval", WinFreeKeyval(address(&number)), success); number != attributes.Invalid {
 		t.Errorf("the key is %d", number)
 	}
 	check(t, "WinFreeKeyval again", WinFreeKeyval(address(&old)), errKeyval)

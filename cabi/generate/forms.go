@@ -26,10 +26,43 @@ func returnsDescription(f *ast.FuncDecl) bool {
 	return ok && result.Name == "description"
 }
 
-// collectiveForms returns the source of the core's functions for all forms of the calls that it describes.
-func collectiveForms(all []api.Function, described map[string]bool) []byte {
+// otherForms returns the source of the core's functions that follow from others: all forms of the collective calls that it
+// describes, and those with large counts that do what one of the names that it has does.
+func otherForms(all []api.Function, described, has map[string]bool) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "// %s\n\npackage core\n", marker)
+	writeCollective(&out, all, described)
+	for _, f := range all {
+		small, call := sameAs(f)
+		if small == "" || !has[small] {
+			continue
+		}
+		var params, values []string
+		for _, p := range signature(f, coreGo) {
+			kind, word, _ := strings.Cut(p, " ")
+			params, values = append(params, word+" "+kind), append(values, word)
+		}
+		fmt.Fprintf(&out, "\n// %s is %s.\nfunc %s(%s) int32 {\n\treturn %s\n}\n", goName(f), f.Name, goName(f), strings.Join(params, ", "),
+			fmt.Sprintf(call, small+"("+strings.Join(values, ", ")+")"))
+	}
+	return out.Bytes()
+}
+
+// sameAs returns the core's function that does what f does, and what to make of its result: a type remembers that a
+// constructor with large counts made it. It returns nothing if there is none.
+func sameAs(f api.Function) (small, call string) {
+	name := goName(f)
+	if before, ok := strings.CutSuffix(name, "C"); ok && separate[f.Name] && f.Params[len(f.Params)-1].Name == "newtype" {
+		return before, "isLarge(newtype, %s)"
+	}
+	if strings.HasSuffix(f.Name, "_x") { // of MPI-3, with counts of 64 bits, as the core has them
+		return strings.TrimSuffix(name, "X"), "%s"
+	}
+	return "", ""
+}
+
+// writeCollective writes all forms of the collective calls that the core describes.
+func writeCollective(out *bytes.Buffer, all []api.Function, described map[string]bool) {
 	for _, f := range all {
 		if f.Large() {
 			continue
@@ -54,9 +87,8 @@ func collectiveForms(all []api.Function, described map[string]bool) []byte {
 					values = append(values, word)
 				}
 			}
-			fmt.Fprintf(&out, "\n// %s is %s.\nfunc %s(%s) int32 {\n\treturn %s(%q, %s, %s(%s))\n}\n", goName(f), f.Name, goName(f), strings.Join(params, ", "),
+			fmt.Fprintf(out, "\n// %s is %s.\nfunc %s(%s) int32 {\n\treturn %s(%q, %s, %s(%s))\n}\n", goName(f), f.Name, goName(f), strings.Join(params, ", "),
 				form.function, f.Name, strings.Join(own, ", "), call, strings.Join(values, ", "))
 		}
 	}
-	return out.Bytes()
 }

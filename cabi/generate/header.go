@@ -91,13 +91,13 @@ func writeCore(out *bytes.Buffer, s *surface) {
 // direct are functions that are for the calling thread itself.
 var direct = map[string]bool{"MPI_Is_thread_main": true}
 
-// isServed reports whether f is called by way of core.Serve where callbacks wait: all functions but those that return no
+// isServed reports whether f is called by way of callbacks.Serve where callbacks wait: all functions but those that return no
 // error, and so neither wait nor test.
 func isServed(f api.Function) bool { return f.Result == (api.Kind{Base: "error"}) && !direct[f.Name] }
 
 // writeExports writes the Go functions that C calls.
 func writeExports(out *bytes.Buffer, s *surface) {
-	fmt.Fprintf(out, "// %s\n\n//go:build cabi && cgo && linux\n\npackage main\n\nimport \"C\"\n\nimport (\n\t\"github.com/isthmus-grid/isthmus/cabi/core\"\n\t\"github.com/isthmus-grid/isthmus/cabi/tools\"\n)\n", marker)
+	fmt.Fprintf(out, "// %s\n\n//go:build cabi && cgo && linux\n\npackage main\n\nimport \"C\"\n\nimport (\n\t\"github.com/isthmus-grid/isthmus/cabi/core\"\n\t\"github.com/isthmus-grid/isthmus/cabi/core/callbacks\"\n\t\"github.com/isthmus-grid/isthmus/cabi/tools\"\n)\n", marker)
 	for _, f := range s.core {
 		var params, args []string
 		for _, p := range signature(f, coreGo) {
@@ -108,7 +108,7 @@ func writeExports(out *bytes.Buffer, s *surface) {
 		call := fmt.Sprintf("%s(%s)", carrier(f), strings.Join(args, ", "))
 		fmt.Fprintf(out, "\n//export isthmus_%s\nfunc isthmus_%s(%s) %s {\n", stem(f), stem(f), strings.Join(params, ", "), coreGo.of(f.Result))
 		if isServed(f) {
-			fmt.Fprintf(out, "\tif core.HasCallbacks() {\n\t\treturn core.Serve(func() int32 {\n\t\t\treturn %s\n\t\t})\n\t}\n", call)
+			fmt.Fprintf(out, "\tif callbacks.Expected() {\n\t\treturn callbacks.Serve(func() int32 {\n\t\t\treturn %s\n\t\t})\n\t}\n", call)
 		}
 		fmt.Fprintf(out, "\treturn %s\n}\n", call)
 	}

@@ -32,10 +32,15 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(core, "forms.go"), collectiveForms(api.Functions(), described), 0o666); err != nil {
+	isExported := func(f *ast.FuncDecl) bool { return f.Name.IsExported() }
+	written, err := functions(core, isExported)
+	if err != nil {
 		return err
 	}
-	goNames, err := functions(core, func(f *ast.FuncDecl) bool { return f.Name.IsExported() })
+	if err := os.WriteFile(filepath.Join(core, "forms.go"), otherForms(api.Functions(), described, written), 0o666); err != nil {
+		return err
+	}
+	goNames, err := functions(core, isExported)
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,14 @@ import "C"
 
 import (
 	"github.com/isthmus-grid/isthmus/cabi/core"
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
 	"github.com/isthmus-grid/isthmus/cabi/tools"
 )
 
 //export isthmus_Abi_get_fortran_booleans
 func isthmus_Abi_get_fortran_booleans(logical_size int32, logical_true uintptr, logical_false uintptr, is_set uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AbiGetFortranBooleans(logical_size, logical_true, logical_false, is_set)
 		})
 	}
@@ -23,8 +24,8 @@ func isthmus_Abi_get_fortran_booleans(logical_size int32, logical_true uintptr, 
 
 //export isthmus_Abi_get_fortran_info
 func isthmus_Abi_get_fortran_info(info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AbiGetFortranInfo(info)
 		})
 	}
@@ -33,8 +34,8 @@ func isthmus_Abi_get_fortran_info(info uintptr) int32 {
 
 //export isthmus_Abi_get_info
 func isthmus_Abi_get_info(info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AbiGetInfo(info)
 		})
 	}
@@ -43,8 +44,8 @@ func isthmus_Abi_get_info(info uintptr) int32 {
 
 //export isthmus_Abi_get_version
 func isthmus_Abi_get_version(abi_major uintptr, abi_minor uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AbiGetVersion(abi_major, abi_minor)
 		})
 	}
@@ -53,8 +54,8 @@ func isthmus_Abi_get_version(abi_major uintptr, abi_minor uintptr) int32 {
 
 //export isthmus_Abi_set_fortran_booleans
 func isthmus_Abi_set_fortran_booleans(logical_size int32, logical_true uintptr, logical_false uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AbiSetFortranBooleans(logical_size, logical_true, logical_false)
 		})
 	}
@@ -63,8 +64,8 @@ func isthmus_Abi_set_fortran_booleans(logical_size int32, logical_true uintptr, 
 
 //export isthmus_Abi_set_fortran_info
 func isthmus_Abi_set_fortran_info(info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AbiSetFortranInfo(info)
 		})
 	}
@@ -73,8 +74,8 @@ func isthmus_Abi_set_fortran_info(info uintptr) int32 {
 
 //export isthmus_Abort
 func isthmus_Abort(comm uintptr, errorcode int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Abort(comm, errorcode)
 		})
 	}
@@ -83,8 +84,8 @@ func isthmus_Abort(comm uintptr, errorcode int32) int32 {
 
 //export isthmus_Add_error_class
 func isthmus_Add_error_class(errorclass uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AddErrorClass(errorclass)
 		})
 	}
@@ -93,8 +94,8 @@ func isthmus_Add_error_class(errorclass uintptr) int32 {
 
 //export isthmus_Add_error_code
 func isthmus_Add_error_code(errorclass int32, errorcode uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AddErrorCode(errorclass, errorcode)
 		})
 	}
@@ -103,8 +104,8 @@ func isthmus_Add_error_code(errorclass int32, errorcode uintptr) int32 {
 
 //export isthmus_Add_error_string
 func isthmus_Add_error_string(errorcode int32, string uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AddErrorString(errorcode, string)
 		})
 	}
@@ -123,8 +124,8 @@ func isthmus_Aint_diff(addr1 int64, addr2 int64) int64 {
 
 //export isthmus_Allgather
 func isthmus_Allgather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)
 		})
 	}
@@ -133,8 +134,8 @@ func isthmus_Allgather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvb
 
 //export isthmus_Allgather_init
 func isthmus_Allgather_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AllgatherInit(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request)
 		})
 	}
@@ -143,8 +144,8 @@ func isthmus_Allgather_init(sendbuf uintptr, sendcount int64, sendtype uintptr, 
 
 //export isthmus_Allgatherv
 func isthmus_Allgatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, wide)
 		})
 	}
@@ -153,8 +154,8 @@ func isthmus_Allgatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recv
 
 //export isthmus_Allgatherv_init
 func isthmus_Allgatherv_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AllgathervInit(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, wide)
 		})
 	}
@@ -163,8 +164,8 @@ func isthmus_Allgatherv_init(sendbuf uintptr, sendcount int64, sendtype uintptr,
 
 //export isthmus_Alloc_mem
 func isthmus_Alloc_mem(size int64, info uintptr, baseptr uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AllocMem(size, info, baseptr)
 		})
 	}
@@ -173,8 +174,8 @@ func isthmus_Alloc_mem(size int64, info uintptr, baseptr uintptr) int32 {
 
 //export isthmus_Allreduce
 func isthmus_Allreduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Allreduce(sendbuf, recvbuf, count, datatype, op, comm)
 		})
 	}
@@ -183,8 +184,8 @@ func isthmus_Allreduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype u
 
 //export isthmus_Allreduce_init
 func isthmus_Allreduce_init(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AllreduceInit(sendbuf, recvbuf, count, datatype, op, comm, info, request)
 		})
 	}
@@ -193,8 +194,8 @@ func isthmus_Allreduce_init(sendbuf uintptr, recvbuf uintptr, count int64, datat
 
 //export isthmus_Alltoall
 func isthmus_Alltoall(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)
 		})
 	}
@@ -203,8 +204,8 @@ func isthmus_Alltoall(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbu
 
 //export isthmus_Alltoall_init
 func isthmus_Alltoall_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AlltoallInit(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request)
 		})
 	}
@@ -213,8 +214,8 @@ func isthmus_Alltoall_init(sendbuf uintptr, sendcount int64, sendtype uintptr, r
 
 //export isthmus_Alltoallv
 func isthmus_Alltoallv(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtype uintptr, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, wide)
 		})
 	}
@@ -223,8 +224,8 @@ func isthmus_Alltoallv(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sen
 
 //export isthmus_Alltoallv_init
 func isthmus_Alltoallv_init(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtype uintptr, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AlltoallvInit(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, wide)
 		})
 	}
@@ -233,8 +234,8 @@ func isthmus_Alltoallv_init(sendbuf uintptr, sendcounts uintptr, sdispls uintptr
 
 //export isthmus_Alltoallw
 func isthmus_Alltoallw(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtypes uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtypes uintptr, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, wide)
 		})
 	}
@@ -243,8 +244,8 @@ func isthmus_Alltoallw(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sen
 
 //export isthmus_Alltoallw_init
 func isthmus_Alltoallw_init(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtypes uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtypes uintptr, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AlltoallwInit(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, wide)
 		})
 	}
@@ -253,8 +254,8 @@ func isthmus_Alltoallw_init(sendbuf uintptr, sendcounts uintptr, sdispls uintptr
 
 //export isthmus_Attr_delete
 func isthmus_Attr_delete(comm uintptr, keyval int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AttrDelete(comm, keyval)
 		})
 	}
@@ -263,8 +264,8 @@ func isthmus_Attr_delete(comm uintptr, keyval int32) int32 {
 
 //export isthmus_Attr_get
 func isthmus_Attr_get(comm uintptr, keyval int32, attribute_val uintptr, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AttrGet(comm, keyval, attribute_val, flag)
 		})
 	}
@@ -273,8 +274,8 @@ func isthmus_Attr_get(comm uintptr, keyval int32, attribute_val uintptr, flag ui
 
 //export isthmus_Attr_put
 func isthmus_Attr_put(comm uintptr, keyval int32, attribute_val uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.AttrPut(comm, keyval, attribute_val)
 		})
 	}
@@ -283,8 +284,8 @@ func isthmus_Attr_put(comm uintptr, keyval int32, attribute_val uintptr) int32 {
 
 //export isthmus_Barrier
 func isthmus_Barrier(comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Barrier(comm)
 		})
 	}
@@ -293,8 +294,8 @@ func isthmus_Barrier(comm uintptr) int32 {
 
 //export isthmus_Barrier_init
 func isthmus_Barrier_init(comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.BarrierInit(comm, info, request)
 		})
 	}
@@ -303,8 +304,8 @@ func isthmus_Barrier_init(comm uintptr, info uintptr, request uintptr) int32 {
 
 //export isthmus_Bcast
 func isthmus_Bcast(buffer uintptr, count int64, datatype uintptr, root int32, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Bcast(buffer, count, datatype, root, comm)
 		})
 	}
@@ -313,8 +314,8 @@ func isthmus_Bcast(buffer uintptr, count int64, datatype uintptr, root int32, co
 
 //export isthmus_Bcast_init
 func isthmus_Bcast_init(buffer uintptr, count int64, datatype uintptr, root int32, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.BcastInit(buffer, count, datatype, root, comm, info, request)
 		})
 	}
@@ -323,8 +324,8 @@ func isthmus_Bcast_init(buffer uintptr, count int64, datatype uintptr, root int3
 
 //export isthmus_Bsend
 func isthmus_Bsend(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Bsend(buf, count, datatype, dest, tag, comm)
 		})
 	}
@@ -333,8 +334,8 @@ func isthmus_Bsend(buf uintptr, count int64, datatype uintptr, dest int32, tag i
 
 //export isthmus_Bsend_init
 func isthmus_Bsend_init(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.BsendInit(buf, count, datatype, dest, tag, comm, request)
 		})
 	}
@@ -343,8 +344,8 @@ func isthmus_Bsend_init(buf uintptr, count int64, datatype uintptr, dest int32, 
 
 //export isthmus_Buffer_attach
 func isthmus_Buffer_attach(buffer uintptr, size int64) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.BufferAttach(buffer, size)
 		})
 	}
@@ -353,8 +354,8 @@ func isthmus_Buffer_attach(buffer uintptr, size int64) int32 {
 
 //export isthmus_Buffer_detach
 func isthmus_Buffer_detach(buffer_addr uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.BufferDetach(buffer_addr, size)
 		})
 	}
@@ -363,8 +364,8 @@ func isthmus_Buffer_detach(buffer_addr uintptr, size uintptr) int32 {
 
 //export isthmus_Buffer_flush
 func isthmus_Buffer_flush() int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.BufferFlush()
 		})
 	}
@@ -373,8 +374,8 @@ func isthmus_Buffer_flush() int32 {
 
 //export isthmus_Buffer_iflush
 func isthmus_Buffer_iflush(request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.BufferIflush(request)
 		})
 	}
@@ -383,8 +384,8 @@ func isthmus_Buffer_iflush(request uintptr) int32 {
 
 //export isthmus_Cancel
 func isthmus_Cancel(request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Cancel(request)
 		})
 	}
@@ -393,8 +394,8 @@ func isthmus_Cancel(request uintptr) int32 {
 
 //export isthmus_Cart_coords
 func isthmus_Cart_coords(comm uintptr, rank int32, maxdims int32, coords uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CartCoords(comm, rank, maxdims, coords)
 		})
 	}
@@ -403,8 +404,8 @@ func isthmus_Cart_coords(comm uintptr, rank int32, maxdims int32, coords uintptr
 
 //export isthmus_Cart_create
 func isthmus_Cart_create(comm_old uintptr, ndims int32, dims uintptr, periods uintptr, reorder int32, comm_cart uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CartCreate(comm_old, ndims, dims, periods, reorder, comm_cart)
 		})
 	}
@@ -413,8 +414,8 @@ func isthmus_Cart_create(comm_old uintptr, ndims int32, dims uintptr, periods ui
 
 //export isthmus_Cart_get
 func isthmus_Cart_get(comm uintptr, maxdims int32, dims uintptr, periods uintptr, coords uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CartGet(comm, maxdims, dims, periods, coords)
 		})
 	}
@@ -423,8 +424,8 @@ func isthmus_Cart_get(comm uintptr, maxdims int32, dims uintptr, periods uintptr
 
 //export isthmus_Cart_map
 func isthmus_Cart_map(comm uintptr, ndims int32, dims uintptr, periods uintptr, newrank uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CartMap(comm, ndims, dims, periods, newrank)
 		})
 	}
@@ -433,8 +434,8 @@ func isthmus_Cart_map(comm uintptr, ndims int32, dims uintptr, periods uintptr, 
 
 //export isthmus_Cart_rank
 func isthmus_Cart_rank(comm uintptr, coords uintptr, rank uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CartRank(comm, coords, rank)
 		})
 	}
@@ -443,8 +444,8 @@ func isthmus_Cart_rank(comm uintptr, coords uintptr, rank uintptr) int32 {
 
 //export isthmus_Cart_shift
 func isthmus_Cart_shift(comm uintptr, direction int32, disp int32, rank_source uintptr, rank_dest uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CartShift(comm, direction, disp, rank_source, rank_dest)
 		})
 	}
@@ -453,8 +454,8 @@ func isthmus_Cart_shift(comm uintptr, direction int32, disp int32, rank_source u
 
 //export isthmus_Cart_sub
 func isthmus_Cart_sub(comm uintptr, remain_dims uintptr, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CartSub(comm, remain_dims, newcomm)
 		})
 	}
@@ -463,8 +464,8 @@ func isthmus_Cart_sub(comm uintptr, remain_dims uintptr, newcomm uintptr) int32 
 
 //export isthmus_Cartdim_get
 func isthmus_Cartdim_get(comm uintptr, ndims uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CartdimGet(comm, ndims)
 		})
 	}
@@ -473,8 +474,8 @@ func isthmus_Cartdim_get(comm uintptr, ndims uintptr) int32 {
 
 //export isthmus_Close_port
 func isthmus_Close_port(port_name uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ClosePort(port_name)
 		})
 	}
@@ -483,8 +484,8 @@ func isthmus_Close_port(port_name uintptr) int32 {
 
 //export isthmus_Comm_accept
 func isthmus_Comm_accept(port_name uintptr, info uintptr, root int32, comm uintptr, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommAccept(port_name, info, root, comm, newcomm)
 		})
 	}
@@ -493,8 +494,8 @@ func isthmus_Comm_accept(port_name uintptr, info uintptr, root int32, comm uintp
 
 //export isthmus_Comm_attach_buffer
 func isthmus_Comm_attach_buffer(comm uintptr, buffer uintptr, size int64) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommAttachBuffer(comm, buffer, size)
 		})
 	}
@@ -503,8 +504,8 @@ func isthmus_Comm_attach_buffer(comm uintptr, buffer uintptr, size int64) int32 
 
 //export isthmus_Comm_call_errhandler
 func isthmus_Comm_call_errhandler(comm uintptr, errorcode int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommCallErrhandler(comm, errorcode)
 		})
 	}
@@ -513,8 +514,8 @@ func isthmus_Comm_call_errhandler(comm uintptr, errorcode int32) int32 {
 
 //export isthmus_Comm_compare
 func isthmus_Comm_compare(comm1 uintptr, comm2 uintptr, result uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommCompare(comm1, comm2, result)
 		})
 	}
@@ -523,8 +524,8 @@ func isthmus_Comm_compare(comm1 uintptr, comm2 uintptr, result uintptr) int32 {
 
 //export isthmus_Comm_connect
 func isthmus_Comm_connect(port_name uintptr, info uintptr, root int32, comm uintptr, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommConnect(port_name, info, root, comm, newcomm)
 		})
 	}
@@ -533,8 +534,8 @@ func isthmus_Comm_connect(port_name uintptr, info uintptr, root int32, comm uint
 
 //export isthmus_Comm_create
 func isthmus_Comm_create(comm uintptr, group uintptr, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommCreate(comm, group, newcomm)
 		})
 	}
@@ -543,8 +544,8 @@ func isthmus_Comm_create(comm uintptr, group uintptr, newcomm uintptr) int32 {
 
 //export isthmus_Comm_create_errhandler
 func isthmus_Comm_create_errhandler(comm_errhandler_fn uintptr, comm_errhandler_fn_caller uintptr, errhandler uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommCreateErrhandler(comm_errhandler_fn, comm_errhandler_fn_caller, errhandler)
 		})
 	}
@@ -553,8 +554,8 @@ func isthmus_Comm_create_errhandler(comm_errhandler_fn uintptr, comm_errhandler_
 
 //export isthmus_Comm_create_from_group
 func isthmus_Comm_create_from_group(group uintptr, stringtag uintptr, info uintptr, errhandler uintptr, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommCreateFromGroup(group, stringtag, info, errhandler, newcomm)
 		})
 	}
@@ -563,8 +564,8 @@ func isthmus_Comm_create_from_group(group uintptr, stringtag uintptr, info uintp
 
 //export isthmus_Comm_create_group
 func isthmus_Comm_create_group(comm uintptr, group uintptr, tag int32, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommCreateGroup(comm, group, tag, newcomm)
 		})
 	}
@@ -573,8 +574,8 @@ func isthmus_Comm_create_group(comm uintptr, group uintptr, tag int32, newcomm u
 
 //export isthmus_Comm_create_keyval
 func isthmus_Comm_create_keyval(comm_copy_attr_fn uintptr, comm_copy_attr_fn_caller uintptr, comm_delete_attr_fn uintptr, comm_delete_attr_fn_caller uintptr, comm_keyval uintptr, extra_state uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommCreateKeyval(comm_copy_attr_fn, comm_copy_attr_fn_caller, comm_delete_attr_fn, comm_delete_attr_fn_caller, comm_keyval, extra_state)
 		})
 	}
@@ -583,8 +584,8 @@ func isthmus_Comm_create_keyval(comm_copy_attr_fn uintptr, comm_copy_attr_fn_cal
 
 //export isthmus_Comm_delete_attr
 func isthmus_Comm_delete_attr(comm uintptr, comm_keyval int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommDeleteAttr(comm, comm_keyval)
 		})
 	}
@@ -593,8 +594,8 @@ func isthmus_Comm_delete_attr(comm uintptr, comm_keyval int32) int32 {
 
 //export isthmus_Comm_detach_buffer
 func isthmus_Comm_detach_buffer(comm uintptr, buffer_addr uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommDetachBuffer(comm, buffer_addr, size)
 		})
 	}
@@ -603,8 +604,8 @@ func isthmus_Comm_detach_buffer(comm uintptr, buffer_addr uintptr, size uintptr)
 
 //export isthmus_Comm_disconnect
 func isthmus_Comm_disconnect(comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommDisconnect(comm)
 		})
 	}
@@ -613,8 +614,8 @@ func isthmus_Comm_disconnect(comm uintptr) int32 {
 
 //export isthmus_Comm_dup
 func isthmus_Comm_dup(comm uintptr, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommDup(comm, newcomm)
 		})
 	}
@@ -623,8 +624,8 @@ func isthmus_Comm_dup(comm uintptr, newcomm uintptr) int32 {
 
 //export isthmus_Comm_dup_with_info
 func isthmus_Comm_dup_with_info(comm uintptr, info uintptr, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommDupWithInfo(comm, info, newcomm)
 		})
 	}
@@ -633,8 +634,8 @@ func isthmus_Comm_dup_with_info(comm uintptr, info uintptr, newcomm uintptr) int
 
 //export isthmus_Comm_flush_buffer
 func isthmus_Comm_flush_buffer(comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommFlushBuffer(comm)
 		})
 	}
@@ -643,8 +644,8 @@ func isthmus_Comm_flush_buffer(comm uintptr) int32 {
 
 //export isthmus_Comm_free
 func isthmus_Comm_free(comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommFree(comm)
 		})
 	}
@@ -653,8 +654,8 @@ func isthmus_Comm_free(comm uintptr) int32 {
 
 //export isthmus_Comm_free_keyval
 func isthmus_Comm_free_keyval(comm_keyval uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommFreeKeyval(comm_keyval)
 		})
 	}
@@ -663,8 +664,8 @@ func isthmus_Comm_free_keyval(comm_keyval uintptr) int32 {
 
 //export isthmus_Comm_get_attr
 func isthmus_Comm_get_attr(comm uintptr, comm_keyval int32, attribute_val uintptr, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommGetAttr(comm, comm_keyval, attribute_val, flag)
 		})
 	}
@@ -673,8 +674,8 @@ func isthmus_Comm_get_attr(comm uintptr, comm_keyval int32, attribute_val uintpt
 
 //export isthmus_Comm_get_errhandler
 func isthmus_Comm_get_errhandler(comm uintptr, errhandler uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommGetErrhandler(comm, errhandler)
 		})
 	}
@@ -683,8 +684,8 @@ func isthmus_Comm_get_errhandler(comm uintptr, errhandler uintptr) int32 {
 
 //export isthmus_Comm_get_info
 func isthmus_Comm_get_info(comm uintptr, info_used uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommGetInfo(comm, info_used)
 		})
 	}
@@ -693,8 +694,8 @@ func isthmus_Comm_get_info(comm uintptr, info_used uintptr) int32 {
 
 //export isthmus_Comm_get_name
 func isthmus_Comm_get_name(comm uintptr, comm_name uintptr, resultlen uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommGetName(comm, comm_name, resultlen)
 		})
 	}
@@ -703,8 +704,8 @@ func isthmus_Comm_get_name(comm uintptr, comm_name uintptr, resultlen uintptr) i
 
 //export isthmus_Comm_get_parent
 func isthmus_Comm_get_parent(parent uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommGetParent(parent)
 		})
 	}
@@ -713,8 +714,8 @@ func isthmus_Comm_get_parent(parent uintptr) int32 {
 
 //export isthmus_Comm_group
 func isthmus_Comm_group(comm uintptr, group uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommGroup(comm, group)
 		})
 	}
@@ -723,8 +724,8 @@ func isthmus_Comm_group(comm uintptr, group uintptr) int32 {
 
 //export isthmus_Comm_idup
 func isthmus_Comm_idup(comm uintptr, newcomm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommIdup(comm, newcomm, request)
 		})
 	}
@@ -733,8 +734,8 @@ func isthmus_Comm_idup(comm uintptr, newcomm uintptr, request uintptr) int32 {
 
 //export isthmus_Comm_idup_with_info
 func isthmus_Comm_idup_with_info(comm uintptr, info uintptr, newcomm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommIdupWithInfo(comm, info, newcomm, request)
 		})
 	}
@@ -743,8 +744,8 @@ func isthmus_Comm_idup_with_info(comm uintptr, info uintptr, newcomm uintptr, re
 
 //export isthmus_Comm_iflush_buffer
 func isthmus_Comm_iflush_buffer(comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommIflushBuffer(comm, request)
 		})
 	}
@@ -753,8 +754,8 @@ func isthmus_Comm_iflush_buffer(comm uintptr, request uintptr) int32 {
 
 //export isthmus_Comm_join
 func isthmus_Comm_join(fd int32, intercomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommJoin(fd, intercomm)
 		})
 	}
@@ -763,8 +764,8 @@ func isthmus_Comm_join(fd int32, intercomm uintptr) int32 {
 
 //export isthmus_Comm_rank
 func isthmus_Comm_rank(comm uintptr, rank uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommRank(comm, rank)
 		})
 	}
@@ -773,8 +774,8 @@ func isthmus_Comm_rank(comm uintptr, rank uintptr) int32 {
 
 //export isthmus_Comm_remote_group
 func isthmus_Comm_remote_group(comm uintptr, group uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommRemoteGroup(comm, group)
 		})
 	}
@@ -783,8 +784,8 @@ func isthmus_Comm_remote_group(comm uintptr, group uintptr) int32 {
 
 //export isthmus_Comm_remote_size
 func isthmus_Comm_remote_size(comm uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommRemoteSize(comm, size)
 		})
 	}
@@ -793,8 +794,8 @@ func isthmus_Comm_remote_size(comm uintptr, size uintptr) int32 {
 
 //export isthmus_Comm_set_attr
 func isthmus_Comm_set_attr(comm uintptr, comm_keyval int32, attribute_val uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommSetAttr(comm, comm_keyval, attribute_val)
 		})
 	}
@@ -803,8 +804,8 @@ func isthmus_Comm_set_attr(comm uintptr, comm_keyval int32, attribute_val uintpt
 
 //export isthmus_Comm_set_errhandler
 func isthmus_Comm_set_errhandler(comm uintptr, errhandler uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommSetErrhandler(comm, errhandler)
 		})
 	}
@@ -813,8 +814,8 @@ func isthmus_Comm_set_errhandler(comm uintptr, errhandler uintptr) int32 {
 
 //export isthmus_Comm_set_info
 func isthmus_Comm_set_info(comm uintptr, info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommSetInfo(comm, info)
 		})
 	}
@@ -823,8 +824,8 @@ func isthmus_Comm_set_info(comm uintptr, info uintptr) int32 {
 
 //export isthmus_Comm_set_name
 func isthmus_Comm_set_name(comm uintptr, comm_name uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommSetName(comm, comm_name)
 		})
 	}
@@ -833,8 +834,8 @@ func isthmus_Comm_set_name(comm uintptr, comm_name uintptr) int32 {
 
 //export isthmus_Comm_size
 func isthmus_Comm_size(comm uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommSize(comm, size)
 		})
 	}
@@ -843,8 +844,8 @@ func isthmus_Comm_size(comm uintptr, size uintptr) int32 {
 
 //export isthmus_Comm_split
 func isthmus_Comm_split(comm uintptr, color int32, key int32, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommSplit(comm, color, key, newcomm)
 		})
 	}
@@ -853,8 +854,8 @@ func isthmus_Comm_split(comm uintptr, color int32, key int32, newcomm uintptr) i
 
 //export isthmus_Comm_split_type
 func isthmus_Comm_split_type(comm uintptr, split_type int32, key int32, info uintptr, newcomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommSplitType(comm, split_type, key, info, newcomm)
 		})
 	}
@@ -863,8 +864,8 @@ func isthmus_Comm_split_type(comm uintptr, split_type int32, key int32, info uin
 
 //export isthmus_Comm_test_inter
 func isthmus_Comm_test_inter(comm uintptr, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.CommTestInter(comm, flag)
 		})
 	}
@@ -873,8 +874,8 @@ func isthmus_Comm_test_inter(comm uintptr, flag uintptr) int32 {
 
 //export isthmus_Dims_create
 func isthmus_Dims_create(nnodes int32, ndims int32, dims uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.DimsCreate(nnodes, ndims, dims)
 		})
 	}
@@ -883,8 +884,8 @@ func isthmus_Dims_create(nnodes int32, ndims int32, dims uintptr) int32 {
 
 //export isthmus_Dist_graph_create
 func isthmus_Dist_graph_create(comm_old uintptr, n int32, sources uintptr, degrees uintptr, destinations uintptr, weights uintptr, info uintptr, reorder int32, comm_dist_graph uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.DistGraphCreate(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph)
 		})
 	}
@@ -893,8 +894,8 @@ func isthmus_Dist_graph_create(comm_old uintptr, n int32, sources uintptr, degre
 
 //export isthmus_Dist_graph_create_adjacent
 func isthmus_Dist_graph_create_adjacent(comm_old uintptr, indegree int32, sources uintptr, sourceweights uintptr, outdegree int32, destinations uintptr, destweights uintptr, info uintptr, reorder int32, comm_dist_graph uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.DistGraphCreateAdjacent(comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph)
 		})
 	}
@@ -903,8 +904,8 @@ func isthmus_Dist_graph_create_adjacent(comm_old uintptr, indegree int32, source
 
 //export isthmus_Dist_graph_neighbors
 func isthmus_Dist_graph_neighbors(comm uintptr, maxindegree int32, sources uintptr, sourceweights uintptr, maxoutdegree int32, destinations uintptr, destweights uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.DistGraphNeighbors(comm, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights)
 		})
 	}
@@ -913,8 +914,8 @@ func isthmus_Dist_graph_neighbors(comm uintptr, maxindegree int32, sources uintp
 
 //export isthmus_Dist_graph_neighbors_count
 func isthmus_Dist_graph_neighbors_count(comm uintptr, indegree uintptr, outdegree uintptr, weighted uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.DistGraphNeighborsCount(comm, indegree, outdegree, weighted)
 		})
 	}
@@ -923,8 +924,8 @@ func isthmus_Dist_graph_neighbors_count(comm uintptr, indegree uintptr, outdegre
 
 //export isthmus_Errhandler_free
 func isthmus_Errhandler_free(errhandler uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ErrhandlerFree(errhandler)
 		})
 	}
@@ -933,8 +934,8 @@ func isthmus_Errhandler_free(errhandler uintptr) int32 {
 
 //export isthmus_Error_class
 func isthmus_Error_class(errorcode int32, errorclass uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ErrorClass(errorcode, errorclass)
 		})
 	}
@@ -943,8 +944,8 @@ func isthmus_Error_class(errorcode int32, errorclass uintptr) int32 {
 
 //export isthmus_Error_string
 func isthmus_Error_string(errorcode int32, string uintptr, resultlen uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ErrorString(errorcode, string, resultlen)
 		})
 	}
@@ -953,8 +954,8 @@ func isthmus_Error_string(errorcode int32, string uintptr, resultlen uintptr) in
 
 //export isthmus_Exscan
 func isthmus_Exscan(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Exscan(sendbuf, recvbuf, count, datatype, op, comm)
 		})
 	}
@@ -963,8 +964,8 @@ func isthmus_Exscan(sendbuf uintptr, recvbuf uintptr, count int64, datatype uint
 
 //export isthmus_Exscan_init
 func isthmus_Exscan_init(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ExscanInit(sendbuf, recvbuf, count, datatype, op, comm, info, request)
 		})
 	}
@@ -973,8 +974,8 @@ func isthmus_Exscan_init(sendbuf uintptr, recvbuf uintptr, count int64, datatype
 
 //export isthmus_Finalize
 func isthmus_Finalize() int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Finalize()
 		})
 	}
@@ -983,8 +984,8 @@ func isthmus_Finalize() int32 {
 
 //export isthmus_Free_mem
 func isthmus_Free_mem(base uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.FreeMem(base)
 		})
 	}
@@ -993,8 +994,8 @@ func isthmus_Free_mem(base uintptr) int32 {
 
 //export isthmus_Gather
 func isthmus_Gather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm)
 		})
 	}
@@ -1003,8 +1004,8 @@ func isthmus_Gather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf 
 
 //export isthmus_Gather_init
 func isthmus_Gather_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GatherInit(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request)
 		})
 	}
@@ -1013,8 +1014,8 @@ func isthmus_Gather_init(sendbuf uintptr, sendcount int64, sendtype uintptr, rec
 
 //export isthmus_Gatherv
 func isthmus_Gatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, root int32, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Gatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, wide)
 		})
 	}
@@ -1023,8 +1024,8 @@ func isthmus_Gatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf
 
 //export isthmus_Gatherv_init
 func isthmus_Gatherv_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, root int32, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GathervInit(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, wide)
 		})
 	}
@@ -1033,8 +1034,8 @@ func isthmus_Gatherv_init(sendbuf uintptr, sendcount int64, sendtype uintptr, re
 
 //export isthmus_Get_address
 func isthmus_Get_address(location uintptr, address uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GetAddress(location, address)
 		})
 	}
@@ -1043,8 +1044,8 @@ func isthmus_Get_address(location uintptr, address uintptr) int32 {
 
 //export isthmus_Get_count
 func isthmus_Get_count(status uintptr, datatype uintptr, count uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GetCount(status, datatype, count)
 		})
 	}
@@ -1053,8 +1054,8 @@ func isthmus_Get_count(status uintptr, datatype uintptr, count uintptr) int32 {
 
 //export isthmus_Get_elements
 func isthmus_Get_elements(status uintptr, datatype uintptr, count uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GetElements(status, datatype, count)
 		})
 	}
@@ -1063,8 +1064,8 @@ func isthmus_Get_elements(status uintptr, datatype uintptr, count uintptr) int32
 
 //export isthmus_Get_elements_x
 func isthmus_Get_elements_x(status uintptr, datatype uintptr, count uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GetElementsX(status, datatype, count)
 		})
 	}
@@ -1073,8 +1074,8 @@ func isthmus_Get_elements_x(status uintptr, datatype uintptr, count uintptr) int
 
 //export isthmus_Get_hw_resource_info
 func isthmus_Get_hw_resource_info(hw_info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GetHwResourceInfo(hw_info)
 		})
 	}
@@ -1083,8 +1084,8 @@ func isthmus_Get_hw_resource_info(hw_info uintptr) int32 {
 
 //export isthmus_Get_library_version
 func isthmus_Get_library_version(version uintptr, resultlen uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GetLibraryVersion(version, resultlen)
 		})
 	}
@@ -1093,8 +1094,8 @@ func isthmus_Get_library_version(version uintptr, resultlen uintptr) int32 {
 
 //export isthmus_Get_processor_name
 func isthmus_Get_processor_name(name uintptr, resultlen uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GetProcessorName(name, resultlen)
 		})
 	}
@@ -1103,8 +1104,8 @@ func isthmus_Get_processor_name(name uintptr, resultlen uintptr) int32 {
 
 //export isthmus_Get_version
 func isthmus_Get_version(version uintptr, subversion uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GetVersion(version, subversion)
 		})
 	}
@@ -1113,8 +1114,8 @@ func isthmus_Get_version(version uintptr, subversion uintptr) int32 {
 
 //export isthmus_Graph_create
 func isthmus_Graph_create(comm_old uintptr, nnodes int32, indx uintptr, edges uintptr, reorder int32, comm_graph uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GraphCreate(comm_old, nnodes, indx, edges, reorder, comm_graph)
 		})
 	}
@@ -1123,8 +1124,8 @@ func isthmus_Graph_create(comm_old uintptr, nnodes int32, indx uintptr, edges ui
 
 //export isthmus_Graph_get
 func isthmus_Graph_get(comm uintptr, maxindex int32, maxedges int32, indx uintptr, edges uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GraphGet(comm, maxindex, maxedges, indx, edges)
 		})
 	}
@@ -1133,8 +1134,8 @@ func isthmus_Graph_get(comm uintptr, maxindex int32, maxedges int32, indx uintpt
 
 //export isthmus_Graph_map
 func isthmus_Graph_map(comm uintptr, nnodes int32, indx uintptr, edges uintptr, newrank uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GraphMap(comm, nnodes, indx, edges, newrank)
 		})
 	}
@@ -1143,8 +1144,8 @@ func isthmus_Graph_map(comm uintptr, nnodes int32, indx uintptr, edges uintptr, 
 
 //export isthmus_Graph_neighbors
 func isthmus_Graph_neighbors(comm uintptr, rank int32, maxneighbors int32, neighbors uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GraphNeighbors(comm, rank, maxneighbors, neighbors)
 		})
 	}
@@ -1153,8 +1154,8 @@ func isthmus_Graph_neighbors(comm uintptr, rank int32, maxneighbors int32, neigh
 
 //export isthmus_Graph_neighbors_count
 func isthmus_Graph_neighbors_count(comm uintptr, rank int32, nneighbors uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GraphNeighborsCount(comm, rank, nneighbors)
 		})
 	}
@@ -1163,8 +1164,8 @@ func isthmus_Graph_neighbors_count(comm uintptr, rank int32, nneighbors uintptr)
 
 //export isthmus_Graphdims_get
 func isthmus_Graphdims_get(comm uintptr, nnodes uintptr, nedges uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GraphdimsGet(comm, nnodes, nedges)
 		})
 	}
@@ -1173,8 +1174,8 @@ func isthmus_Graphdims_get(comm uintptr, nnodes uintptr, nedges uintptr) int32 {
 
 //export isthmus_Grequest_complete
 func isthmus_Grequest_complete(request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GrequestComplete(request)
 		})
 	}
@@ -1183,8 +1184,8 @@ func isthmus_Grequest_complete(request uintptr) int32 {
 
 //export isthmus_Grequest_start
 func isthmus_Grequest_start(query_fn uintptr, query_fn_caller uintptr, free_fn uintptr, free_fn_caller uintptr, cancel_fn uintptr, cancel_fn_caller uintptr, extra_state uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GrequestStart(query_fn, query_fn_caller, free_fn, free_fn_caller, cancel_fn, cancel_fn_caller, extra_state, request)
 		})
 	}
@@ -1193,8 +1194,8 @@ func isthmus_Grequest_start(query_fn uintptr, query_fn_caller uintptr, free_fn u
 
 //export isthmus_Group_compare
 func isthmus_Group_compare(group1 uintptr, group2 uintptr, result uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupCompare(group1, group2, result)
 		})
 	}
@@ -1203,8 +1204,8 @@ func isthmus_Group_compare(group1 uintptr, group2 uintptr, result uintptr) int32
 
 //export isthmus_Group_difference
 func isthmus_Group_difference(group1 uintptr, group2 uintptr, newgroup uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupDifference(group1, group2, newgroup)
 		})
 	}
@@ -1213,8 +1214,8 @@ func isthmus_Group_difference(group1 uintptr, group2 uintptr, newgroup uintptr) 
 
 //export isthmus_Group_excl
 func isthmus_Group_excl(group uintptr, n int32, ranks uintptr, newgroup uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupExcl(group, n, ranks, newgroup)
 		})
 	}
@@ -1223,8 +1224,8 @@ func isthmus_Group_excl(group uintptr, n int32, ranks uintptr, newgroup uintptr)
 
 //export isthmus_Group_free
 func isthmus_Group_free(group uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupFree(group)
 		})
 	}
@@ -1233,8 +1234,8 @@ func isthmus_Group_free(group uintptr) int32 {
 
 //export isthmus_Group_from_session_pset
 func isthmus_Group_from_session_pset(session uintptr, pset_name uintptr, newgroup uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupFromSessionPset(session, pset_name, newgroup)
 		})
 	}
@@ -1243,8 +1244,8 @@ func isthmus_Group_from_session_pset(session uintptr, pset_name uintptr, newgrou
 
 //export isthmus_Group_incl
 func isthmus_Group_incl(group uintptr, n int32, ranks uintptr, newgroup uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupIncl(group, n, ranks, newgroup)
 		})
 	}
@@ -1253,8 +1254,8 @@ func isthmus_Group_incl(group uintptr, n int32, ranks uintptr, newgroup uintptr)
 
 //export isthmus_Group_intersection
 func isthmus_Group_intersection(group1 uintptr, group2 uintptr, newgroup uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupIntersection(group1, group2, newgroup)
 		})
 	}
@@ -1263,8 +1264,8 @@ func isthmus_Group_intersection(group1 uintptr, group2 uintptr, newgroup uintptr
 
 //export isthmus_Group_range_excl
 func isthmus_Group_range_excl(group uintptr, n int32, ranges uintptr, newgroup uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupRangeExcl(group, n, ranges, newgroup)
 		})
 	}
@@ -1273,8 +1274,8 @@ func isthmus_Group_range_excl(group uintptr, n int32, ranges uintptr, newgroup u
 
 //export isthmus_Group_range_incl
 func isthmus_Group_range_incl(group uintptr, n int32, ranges uintptr, newgroup uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupRangeIncl(group, n, ranges, newgroup)
 		})
 	}
@@ -1283,8 +1284,8 @@ func isthmus_Group_range_incl(group uintptr, n int32, ranges uintptr, newgroup u
 
 //export isthmus_Group_rank
 func isthmus_Group_rank(group uintptr, rank uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupRank(group, rank)
 		})
 	}
@@ -1293,8 +1294,8 @@ func isthmus_Group_rank(group uintptr, rank uintptr) int32 {
 
 //export isthmus_Group_size
 func isthmus_Group_size(group uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupSize(group, size)
 		})
 	}
@@ -1303,8 +1304,8 @@ func isthmus_Group_size(group uintptr, size uintptr) int32 {
 
 //export isthmus_Group_translate_ranks
 func isthmus_Group_translate_ranks(group1 uintptr, n int32, ranks1 uintptr, group2 uintptr, ranks2 uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupTranslateRanks(group1, n, ranks1, group2, ranks2)
 		})
 	}
@@ -1313,8 +1314,8 @@ func isthmus_Group_translate_ranks(group1 uintptr, n int32, ranks1 uintptr, grou
 
 //export isthmus_Group_union
 func isthmus_Group_union(group1 uintptr, group2 uintptr, newgroup uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.GroupUnion(group1, group2, newgroup)
 		})
 	}
@@ -1323,8 +1324,8 @@ func isthmus_Group_union(group1 uintptr, group2 uintptr, newgroup uintptr) int32
 
 //export isthmus_Iallgather
 func isthmus_Iallgather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request)
 		})
 	}
@@ -1333,8 +1334,8 @@ func isthmus_Iallgather(sendbuf uintptr, sendcount int64, sendtype uintptr, recv
 
 //export isthmus_Iallgatherv
 func isthmus_Iallgatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, wide)
 		})
 	}
@@ -1343,8 +1344,8 @@ func isthmus_Iallgatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, rec
 
 //export isthmus_Iallreduce
 func isthmus_Iallreduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request)
 		})
 	}
@@ -1353,8 +1354,8 @@ func isthmus_Iallreduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype 
 
 //export isthmus_Ialltoall
 func isthmus_Ialltoall(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request)
 		})
 	}
@@ -1363,8 +1364,8 @@ func isthmus_Ialltoall(sendbuf uintptr, sendcount int64, sendtype uintptr, recvb
 
 //export isthmus_Ialltoallv
 func isthmus_Ialltoallv(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtype uintptr, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, wide)
 		})
 	}
@@ -1373,8 +1374,8 @@ func isthmus_Ialltoallv(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, se
 
 //export isthmus_Ialltoallw
 func isthmus_Ialltoallw(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtypes uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtypes uintptr, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Ialltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, wide)
 		})
 	}
@@ -1383,8 +1384,8 @@ func isthmus_Ialltoallw(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, se
 
 //export isthmus_Ibarrier
 func isthmus_Ibarrier(comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Ibarrier(comm, request)
 		})
 	}
@@ -1393,8 +1394,8 @@ func isthmus_Ibarrier(comm uintptr, request uintptr) int32 {
 
 //export isthmus_Ibcast
 func isthmus_Ibcast(buffer uintptr, count int64, datatype uintptr, root int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Ibcast(buffer, count, datatype, root, comm, request)
 		})
 	}
@@ -1403,8 +1404,8 @@ func isthmus_Ibcast(buffer uintptr, count int64, datatype uintptr, root int32, c
 
 //export isthmus_Ibsend
 func isthmus_Ibsend(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Ibsend(buf, count, datatype, dest, tag, comm, request)
 		})
 	}
@@ -1413,8 +1414,8 @@ func isthmus_Ibsend(buf uintptr, count int64, datatype uintptr, dest int32, tag 
 
 //export isthmus_Iexscan
 func isthmus_Iexscan(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request)
 		})
 	}
@@ -1423,8 +1424,8 @@ func isthmus_Iexscan(sendbuf uintptr, recvbuf uintptr, count int64, datatype uin
 
 //export isthmus_Igather
 func isthmus_Igather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request)
 		})
 	}
@@ -1433,8 +1434,8 @@ func isthmus_Igather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf
 
 //export isthmus_Igatherv
 func isthmus_Igatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, root int32, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, wide)
 		})
 	}
@@ -1443,8 +1444,8 @@ func isthmus_Igatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbu
 
 //export isthmus_Improbe
 func isthmus_Improbe(source int32, tag int32, comm uintptr, flag uintptr, message uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Improbe(source, tag, comm, flag, message, status)
 		})
 	}
@@ -1453,8 +1454,8 @@ func isthmus_Improbe(source int32, tag int32, comm uintptr, flag uintptr, messag
 
 //export isthmus_Imrecv
 func isthmus_Imrecv(buf uintptr, count int64, datatype uintptr, message uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Imrecv(buf, count, datatype, message, request)
 		})
 	}
@@ -1463,8 +1464,8 @@ func isthmus_Imrecv(buf uintptr, count int64, datatype uintptr, message uintptr,
 
 //export isthmus_Ineighbor_allgather
 func isthmus_Ineighbor_allgather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IneighborAllgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request)
 		})
 	}
@@ -1473,8 +1474,8 @@ func isthmus_Ineighbor_allgather(sendbuf uintptr, sendcount int64, sendtype uint
 
 //export isthmus_Ineighbor_allgatherv
 func isthmus_Ineighbor_allgatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IneighborAllgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, wide)
 		})
 	}
@@ -1483,8 +1484,8 @@ func isthmus_Ineighbor_allgatherv(sendbuf uintptr, sendcount int64, sendtype uin
 
 //export isthmus_Ineighbor_alltoall
 func isthmus_Ineighbor_alltoall(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IneighborAlltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request)
 		})
 	}
@@ -1493,8 +1494,8 @@ func isthmus_Ineighbor_alltoall(sendbuf uintptr, sendcount int64, sendtype uintp
 
 //export isthmus_Ineighbor_alltoallv
 func isthmus_Ineighbor_alltoallv(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtype uintptr, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IneighborAlltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, wide)
 		})
 	}
@@ -1503,8 +1504,8 @@ func isthmus_Ineighbor_alltoallv(sendbuf uintptr, sendcounts uintptr, sdispls ui
 
 //export isthmus_Ineighbor_alltoallw
 func isthmus_Ineighbor_alltoallw(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtypes uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtypes uintptr, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IneighborAlltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, wide)
 		})
 	}
@@ -1513,8 +1514,8 @@ func isthmus_Ineighbor_alltoallw(sendbuf uintptr, sendcounts uintptr, sdispls ui
 
 //export isthmus_Info_create
 func isthmus_Info_create(info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoCreate(info)
 		})
 	}
@@ -1523,8 +1524,8 @@ func isthmus_Info_create(info uintptr) int32 {
 
 //export isthmus_Info_create_env
 func isthmus_Info_create_env(argc int32, argv uintptr, info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoCreateEnv(argc, argv, info)
 		})
 	}
@@ -1533,8 +1534,8 @@ func isthmus_Info_create_env(argc int32, argv uintptr, info uintptr) int32 {
 
 //export isthmus_Info_delete
 func isthmus_Info_delete(info uintptr, key uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoDelete(info, key)
 		})
 	}
@@ -1543,8 +1544,8 @@ func isthmus_Info_delete(info uintptr, key uintptr) int32 {
 
 //export isthmus_Info_dup
 func isthmus_Info_dup(info uintptr, newinfo uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoDup(info, newinfo)
 		})
 	}
@@ -1553,8 +1554,8 @@ func isthmus_Info_dup(info uintptr, newinfo uintptr) int32 {
 
 //export isthmus_Info_free
 func isthmus_Info_free(info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoFree(info)
 		})
 	}
@@ -1563,8 +1564,8 @@ func isthmus_Info_free(info uintptr) int32 {
 
 //export isthmus_Info_get
 func isthmus_Info_get(info uintptr, key uintptr, valuelen int32, value uintptr, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoGet(info, key, valuelen, value, flag)
 		})
 	}
@@ -1573,8 +1574,8 @@ func isthmus_Info_get(info uintptr, key uintptr, valuelen int32, value uintptr, 
 
 //export isthmus_Info_get_nkeys
 func isthmus_Info_get_nkeys(info uintptr, nkeys uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoGetNkeys(info, nkeys)
 		})
 	}
@@ -1583,8 +1584,8 @@ func isthmus_Info_get_nkeys(info uintptr, nkeys uintptr) int32 {
 
 //export isthmus_Info_get_nthkey
 func isthmus_Info_get_nthkey(info uintptr, n int32, key uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoGetNthkey(info, n, key)
 		})
 	}
@@ -1593,8 +1594,8 @@ func isthmus_Info_get_nthkey(info uintptr, n int32, key uintptr) int32 {
 
 //export isthmus_Info_get_string
 func isthmus_Info_get_string(info uintptr, key uintptr, buflen uintptr, value uintptr, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoGetString(info, key, buflen, value, flag)
 		})
 	}
@@ -1603,8 +1604,8 @@ func isthmus_Info_get_string(info uintptr, key uintptr, buflen uintptr, value ui
 
 //export isthmus_Info_get_valuelen
 func isthmus_Info_get_valuelen(info uintptr, key uintptr, valuelen uintptr, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoGetValuelen(info, key, valuelen, flag)
 		})
 	}
@@ -1613,8 +1614,8 @@ func isthmus_Info_get_valuelen(info uintptr, key uintptr, valuelen uintptr, flag
 
 //export isthmus_Info_set
 func isthmus_Info_set(info uintptr, key uintptr, value uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InfoSet(info, key, value)
 		})
 	}
@@ -1623,8 +1624,8 @@ func isthmus_Info_set(info uintptr, key uintptr, value uintptr) int32 {
 
 //export isthmus_Init
 func isthmus_Init(argc uintptr, argv uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Init(argc, argv)
 		})
 	}
@@ -1633,8 +1634,8 @@ func isthmus_Init(argc uintptr, argv uintptr) int32 {
 
 //export isthmus_Init_thread
 func isthmus_Init_thread(argc uintptr, argv uintptr, required int32, provided uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.InitThread(argc, argv, required, provided)
 		})
 	}
@@ -1643,8 +1644,8 @@ func isthmus_Init_thread(argc uintptr, argv uintptr, required int32, provided ui
 
 //export isthmus_Intercomm_create
 func isthmus_Intercomm_create(local_comm uintptr, local_leader int32, peer_comm uintptr, remote_leader int32, tag int32, newintercomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IntercommCreate(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm)
 		})
 	}
@@ -1653,8 +1654,8 @@ func isthmus_Intercomm_create(local_comm uintptr, local_leader int32, peer_comm 
 
 //export isthmus_Intercomm_create_from_groups
 func isthmus_Intercomm_create_from_groups(local_group uintptr, local_leader int32, remote_group uintptr, remote_leader int32, stringtag uintptr, info uintptr, errhandler uintptr, newintercomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IntercommCreateFromGroups(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm)
 		})
 	}
@@ -1663,8 +1664,8 @@ func isthmus_Intercomm_create_from_groups(local_group uintptr, local_leader int3
 
 //export isthmus_Intercomm_merge
 func isthmus_Intercomm_merge(intercomm uintptr, high int32, newintracomm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IntercommMerge(intercomm, high, newintracomm)
 		})
 	}
@@ -1673,8 +1674,8 @@ func isthmus_Intercomm_merge(intercomm uintptr, high int32, newintracomm uintptr
 
 //export isthmus_Iprobe
 func isthmus_Iprobe(source int32, tag int32, comm uintptr, flag uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Iprobe(source, tag, comm, flag, status)
 		})
 	}
@@ -1683,8 +1684,8 @@ func isthmus_Iprobe(source int32, tag int32, comm uintptr, flag uintptr, status 
 
 //export isthmus_Irecv
 func isthmus_Irecv(buf uintptr, count int64, datatype uintptr, source int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Irecv(buf, count, datatype, source, tag, comm, request)
 		})
 	}
@@ -1693,8 +1694,8 @@ func isthmus_Irecv(buf uintptr, count int64, datatype uintptr, source int32, tag
 
 //export isthmus_Ireduce
 func isthmus_Ireduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, root int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request)
 		})
 	}
@@ -1703,8 +1704,8 @@ func isthmus_Ireduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype uin
 
 //export isthmus_Ireduce_scatter
 func isthmus_Ireduce_scatter(sendbuf uintptr, recvbuf uintptr, recvcounts uintptr, datatype uintptr, op uintptr, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IreduceScatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, wide)
 		})
 	}
@@ -1713,8 +1714,8 @@ func isthmus_Ireduce_scatter(sendbuf uintptr, recvbuf uintptr, recvcounts uintpt
 
 //export isthmus_Ireduce_scatter_block
 func isthmus_Ireduce_scatter_block(sendbuf uintptr, recvbuf uintptr, recvcount int64, datatype uintptr, op uintptr, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IreduceScatterBlock(sendbuf, recvbuf, recvcount, datatype, op, comm, request)
 		})
 	}
@@ -1723,8 +1724,8 @@ func isthmus_Ireduce_scatter_block(sendbuf uintptr, recvbuf uintptr, recvcount i
 
 //export isthmus_Irsend
 func isthmus_Irsend(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Irsend(buf, count, datatype, dest, tag, comm, request)
 		})
 	}
@@ -1738,8 +1739,8 @@ func isthmus_Is_thread_main(flag uintptr) int32 {
 
 //export isthmus_Iscan
 func isthmus_Iscan(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request)
 		})
 	}
@@ -1748,8 +1749,8 @@ func isthmus_Iscan(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintp
 
 //export isthmus_Iscatter
 func isthmus_Iscatter(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request)
 		})
 	}
@@ -1758,8 +1759,8 @@ func isthmus_Iscatter(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbu
 
 //export isthmus_Iscatterv
 func isthmus_Iscatterv(sendbuf uintptr, sendcounts uintptr, displs uintptr, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, wide)
 		})
 	}
@@ -1768,8 +1769,8 @@ func isthmus_Iscatterv(sendbuf uintptr, sendcounts uintptr, displs uintptr, send
 
 //export isthmus_Isend
 func isthmus_Isend(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Isend(buf, count, datatype, dest, tag, comm, request)
 		})
 	}
@@ -1778,8 +1779,8 @@ func isthmus_Isend(buf uintptr, count int64, datatype uintptr, dest int32, tag i
 
 //export isthmus_Isendrecv
 func isthmus_Isendrecv(sendbuf uintptr, sendcount int64, sendtype uintptr, dest int32, sendtag int32, recvbuf uintptr, recvcount int64, recvtype uintptr, source int32, recvtag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request)
 		})
 	}
@@ -1788,8 +1789,8 @@ func isthmus_Isendrecv(sendbuf uintptr, sendcount int64, sendtype uintptr, dest 
 
 //export isthmus_Isendrecv_replace
 func isthmus_Isendrecv_replace(buf uintptr, count int64, datatype uintptr, dest int32, sendtag int32, source int32, recvtag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.IsendrecvReplace(buf, count, datatype, dest, sendtag, source, recvtag, comm, request)
 		})
 	}
@@ -1798,8 +1799,8 @@ func isthmus_Isendrecv_replace(buf uintptr, count int64, datatype uintptr, dest 
 
 //export isthmus_Issend
 func isthmus_Issend(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Issend(buf, count, datatype, dest, tag, comm, request)
 		})
 	}
@@ -1808,8 +1809,8 @@ func isthmus_Issend(buf uintptr, count int64, datatype uintptr, dest int32, tag 
 
 //export isthmus_Keyval_create
 func isthmus_Keyval_create(copy_fn uintptr, copy_fn_caller uintptr, delete_fn uintptr, delete_fn_caller uintptr, keyval uintptr, extra_state uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.KeyvalCreate(copy_fn, copy_fn_caller, delete_fn, delete_fn_caller, keyval, extra_state)
 		})
 	}
@@ -1818,8 +1819,8 @@ func isthmus_Keyval_create(copy_fn uintptr, copy_fn_caller uintptr, delete_fn ui
 
 //export isthmus_Keyval_free
 func isthmus_Keyval_free(keyval uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.KeyvalFree(keyval)
 		})
 	}
@@ -1828,8 +1829,8 @@ func isthmus_Keyval_free(keyval uintptr) int32 {
 
 //export isthmus_Lookup_name
 func isthmus_Lookup_name(service_name uintptr, info uintptr, port_name uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.LookupName(service_name, info, port_name)
 		})
 	}
@@ -1838,8 +1839,8 @@ func isthmus_Lookup_name(service_name uintptr, info uintptr, port_name uintptr) 
 
 //export isthmus_Mprobe
 func isthmus_Mprobe(source int32, tag int32, comm uintptr, message uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Mprobe(source, tag, comm, message, status)
 		})
 	}
@@ -1848,8 +1849,8 @@ func isthmus_Mprobe(source int32, tag int32, comm uintptr, message uintptr, stat
 
 //export isthmus_Mrecv
 func isthmus_Mrecv(buf uintptr, count int64, datatype uintptr, message uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Mrecv(buf, count, datatype, message, status)
 		})
 	}
@@ -1858,8 +1859,8 @@ func isthmus_Mrecv(buf uintptr, count int64, datatype uintptr, message uintptr, 
 
 //export isthmus_Neighbor_allgather
 func isthmus_Neighbor_allgather(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAllgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)
 		})
 	}
@@ -1868,8 +1869,8 @@ func isthmus_Neighbor_allgather(sendbuf uintptr, sendcount int64, sendtype uintp
 
 //export isthmus_Neighbor_allgather_init
 func isthmus_Neighbor_allgather_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAllgatherInit(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request)
 		})
 	}
@@ -1878,8 +1879,8 @@ func isthmus_Neighbor_allgather_init(sendbuf uintptr, sendcount int64, sendtype 
 
 //export isthmus_Neighbor_allgatherv
 func isthmus_Neighbor_allgatherv(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAllgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, wide)
 		})
 	}
@@ -1888,8 +1889,8 @@ func isthmus_Neighbor_allgatherv(sendbuf uintptr, sendcount int64, sendtype uint
 
 //export isthmus_Neighbor_allgatherv_init
 func isthmus_Neighbor_allgatherv_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, displs uintptr, recvtype uintptr, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAllgathervInit(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, wide)
 		})
 	}
@@ -1898,8 +1899,8 @@ func isthmus_Neighbor_allgatherv_init(sendbuf uintptr, sendcount int64, sendtype
 
 //export isthmus_Neighbor_alltoall
 func isthmus_Neighbor_alltoall(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAlltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)
 		})
 	}
@@ -1908,8 +1909,8 @@ func isthmus_Neighbor_alltoall(sendbuf uintptr, sendcount int64, sendtype uintpt
 
 //export isthmus_Neighbor_alltoall_init
 func isthmus_Neighbor_alltoall_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAlltoallInit(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request)
 		})
 	}
@@ -1918,8 +1919,8 @@ func isthmus_Neighbor_alltoall_init(sendbuf uintptr, sendcount int64, sendtype u
 
 //export isthmus_Neighbor_alltoallv
 func isthmus_Neighbor_alltoallv(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtype uintptr, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAlltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, wide)
 		})
 	}
@@ -1928,8 +1929,8 @@ func isthmus_Neighbor_alltoallv(sendbuf uintptr, sendcounts uintptr, sdispls uin
 
 //export isthmus_Neighbor_alltoallv_init
 func isthmus_Neighbor_alltoallv_init(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtype uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtype uintptr, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAlltoallvInit(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, wide)
 		})
 	}
@@ -1938,8 +1939,8 @@ func isthmus_Neighbor_alltoallv_init(sendbuf uintptr, sendcounts uintptr, sdispl
 
 //export isthmus_Neighbor_alltoallw
 func isthmus_Neighbor_alltoallw(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtypes uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtypes uintptr, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAlltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, wide)
 		})
 	}
@@ -1948,8 +1949,8 @@ func isthmus_Neighbor_alltoallw(sendbuf uintptr, sendcounts uintptr, sdispls uin
 
 //export isthmus_Neighbor_alltoallw_init
 func isthmus_Neighbor_alltoallw_init(sendbuf uintptr, sendcounts uintptr, sdispls uintptr, sendtypes uintptr, recvbuf uintptr, recvcounts uintptr, rdispls uintptr, recvtypes uintptr, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.NeighborAlltoallwInit(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, wide)
 		})
 	}
@@ -1958,8 +1959,8 @@ func isthmus_Neighbor_alltoallw_init(sendbuf uintptr, sendcounts uintptr, sdispl
 
 //export isthmus_Op_commutative
 func isthmus_Op_commutative(op uintptr, commute uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.OpCommutative(op, commute)
 		})
 	}
@@ -1968,8 +1969,8 @@ func isthmus_Op_commutative(op uintptr, commute uintptr) int32 {
 
 //export isthmus_Op_create
 func isthmus_Op_create(user_fn uintptr, user_fn_caller uintptr, commute int32, op uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.OpCreate(user_fn, user_fn_caller, commute, op)
 		})
 	}
@@ -1978,8 +1979,8 @@ func isthmus_Op_create(user_fn uintptr, user_fn_caller uintptr, commute int32, o
 
 //export isthmus_Op_free
 func isthmus_Op_free(op uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.OpFree(op)
 		})
 	}
@@ -1988,8 +1989,8 @@ func isthmus_Op_free(op uintptr) int32 {
 
 //export isthmus_Open_port
 func isthmus_Open_port(info uintptr, port_name uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.OpenPort(info, port_name)
 		})
 	}
@@ -1998,8 +1999,8 @@ func isthmus_Open_port(info uintptr, port_name uintptr) int32 {
 
 //export isthmus_Pack
 func isthmus_Pack(inbuf uintptr, incount int64, datatype uintptr, outbuf uintptr, outsize int64, position uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Pack(inbuf, incount, datatype, outbuf, outsize, position, comm)
 		})
 	}
@@ -2008,8 +2009,8 @@ func isthmus_Pack(inbuf uintptr, incount int64, datatype uintptr, outbuf uintptr
 
 //export isthmus_Pack_external
 func isthmus_Pack_external(datarep uintptr, inbuf uintptr, incount int64, datatype uintptr, outbuf uintptr, outsize int64, position uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.PackExternal(datarep, inbuf, incount, datatype, outbuf, outsize, position)
 		})
 	}
@@ -2018,8 +2019,8 @@ func isthmus_Pack_external(datarep uintptr, inbuf uintptr, incount int64, dataty
 
 //export isthmus_Pack_external_size
 func isthmus_Pack_external_size(datarep uintptr, incount int64, datatype uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.PackExternalSize(datarep, incount, datatype, size)
 		})
 	}
@@ -2028,8 +2029,8 @@ func isthmus_Pack_external_size(datarep uintptr, incount int64, datatype uintptr
 
 //export isthmus_Pack_size
 func isthmus_Pack_size(incount int64, datatype uintptr, comm uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.PackSize(incount, datatype, comm, size)
 		})
 	}
@@ -2038,8 +2039,8 @@ func isthmus_Pack_size(incount int64, datatype uintptr, comm uintptr, size uintp
 
 //export isthmus_Parrived
 func isthmus_Parrived(request uintptr, partition int32, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Parrived(request, partition, flag)
 		})
 	}
@@ -2048,8 +2049,8 @@ func isthmus_Parrived(request uintptr, partition int32, flag uintptr) int32 {
 
 //export isthmus_Pcontrol
 func isthmus_Pcontrol(level int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Pcontrol(level)
 		})
 	}
@@ -2058,8 +2059,8 @@ func isthmus_Pcontrol(level int32) int32 {
 
 //export isthmus_Pready
 func isthmus_Pready(partition int32, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Pready(partition, request)
 		})
 	}
@@ -2068,8 +2069,8 @@ func isthmus_Pready(partition int32, request uintptr) int32 {
 
 //export isthmus_Pready_list
 func isthmus_Pready_list(length int32, array_of_partitions uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.PreadyList(length, array_of_partitions, request)
 		})
 	}
@@ -2078,8 +2079,8 @@ func isthmus_Pready_list(length int32, array_of_partitions uintptr, request uint
 
 //export isthmus_Pready_range
 func isthmus_Pready_range(partition_low int32, partition_high int32, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.PreadyRange(partition_low, partition_high, request)
 		})
 	}
@@ -2088,8 +2089,8 @@ func isthmus_Pready_range(partition_low int32, partition_high int32, request uin
 
 //export isthmus_Precv_init
 func isthmus_Precv_init(buf uintptr, partitions int32, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.PrecvInit(buf, partitions, count, datatype, dest, tag, comm, info, request)
 		})
 	}
@@ -2098,8 +2099,8 @@ func isthmus_Precv_init(buf uintptr, partitions int32, count int64, datatype uin
 
 //export isthmus_Probe
 func isthmus_Probe(source int32, tag int32, comm uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Probe(source, tag, comm, status)
 		})
 	}
@@ -2108,8 +2109,8 @@ func isthmus_Probe(source int32, tag int32, comm uintptr, status uintptr) int32 
 
 //export isthmus_Psend_init
 func isthmus_Psend_init(buf uintptr, partitions int32, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.PsendInit(buf, partitions, count, datatype, dest, tag, comm, info, request)
 		})
 	}
@@ -2118,8 +2119,8 @@ func isthmus_Psend_init(buf uintptr, partitions int32, count int64, datatype uin
 
 //export isthmus_Publish_name
 func isthmus_Publish_name(service_name uintptr, info uintptr, port_name uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.PublishName(service_name, info, port_name)
 		})
 	}
@@ -2128,8 +2129,8 @@ func isthmus_Publish_name(service_name uintptr, info uintptr, port_name uintptr)
 
 //export isthmus_Query_thread
 func isthmus_Query_thread(provided uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.QueryThread(provided)
 		})
 	}
@@ -2138,8 +2139,8 @@ func isthmus_Query_thread(provided uintptr) int32 {
 
 //export isthmus_Recv
 func isthmus_Recv(buf uintptr, count int64, datatype uintptr, source int32, tag int32, comm uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Recv(buf, count, datatype, source, tag, comm, status)
 		})
 	}
@@ -2148,8 +2149,8 @@ func isthmus_Recv(buf uintptr, count int64, datatype uintptr, source int32, tag 
 
 //export isthmus_Recv_init
 func isthmus_Recv_init(buf uintptr, count int64, datatype uintptr, source int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RecvInit(buf, count, datatype, source, tag, comm, request)
 		})
 	}
@@ -2158,8 +2159,8 @@ func isthmus_Recv_init(buf uintptr, count int64, datatype uintptr, source int32,
 
 //export isthmus_Reduce
 func isthmus_Reduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, root int32, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Reduce(sendbuf, recvbuf, count, datatype, op, root, comm)
 		})
 	}
@@ -2168,8 +2169,8 @@ func isthmus_Reduce(sendbuf uintptr, recvbuf uintptr, count int64, datatype uint
 
 //export isthmus_Reduce_init
 func isthmus_Reduce_init(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, root int32, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ReduceInit(sendbuf, recvbuf, count, datatype, op, root, comm, info, request)
 		})
 	}
@@ -2178,8 +2179,8 @@ func isthmus_Reduce_init(sendbuf uintptr, recvbuf uintptr, count int64, datatype
 
 //export isthmus_Reduce_local
 func isthmus_Reduce_local(inbuf uintptr, inoutbuf uintptr, count int64, datatype uintptr, op uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ReduceLocal(inbuf, inoutbuf, count, datatype, op)
 		})
 	}
@@ -2188,8 +2189,8 @@ func isthmus_Reduce_local(inbuf uintptr, inoutbuf uintptr, count int64, datatype
 
 //export isthmus_Reduce_scatter
 func isthmus_Reduce_scatter(sendbuf uintptr, recvbuf uintptr, recvcounts uintptr, datatype uintptr, op uintptr, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ReduceScatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, wide)
 		})
 	}
@@ -2198,8 +2199,8 @@ func isthmus_Reduce_scatter(sendbuf uintptr, recvbuf uintptr, recvcounts uintptr
 
 //export isthmus_Reduce_scatter_block
 func isthmus_Reduce_scatter_block(sendbuf uintptr, recvbuf uintptr, recvcount int64, datatype uintptr, op uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ReduceScatterBlock(sendbuf, recvbuf, recvcount, datatype, op, comm)
 		})
 	}
@@ -2208,8 +2209,8 @@ func isthmus_Reduce_scatter_block(sendbuf uintptr, recvbuf uintptr, recvcount in
 
 //export isthmus_Reduce_scatter_block_init
 func isthmus_Reduce_scatter_block_init(sendbuf uintptr, recvbuf uintptr, recvcount int64, datatype uintptr, op uintptr, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ReduceScatterBlockInit(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request)
 		})
 	}
@@ -2218,8 +2219,8 @@ func isthmus_Reduce_scatter_block_init(sendbuf uintptr, recvbuf uintptr, recvcou
 
 //export isthmus_Reduce_scatter_init
 func isthmus_Reduce_scatter_init(sendbuf uintptr, recvbuf uintptr, recvcounts uintptr, datatype uintptr, op uintptr, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ReduceScatterInit(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, wide)
 		})
 	}
@@ -2228,8 +2229,8 @@ func isthmus_Reduce_scatter_init(sendbuf uintptr, recvbuf uintptr, recvcounts ui
 
 //export isthmus_Remove_error_class
 func isthmus_Remove_error_class(errorclass int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RemoveErrorClass(errorclass)
 		})
 	}
@@ -2238,8 +2239,8 @@ func isthmus_Remove_error_class(errorclass int32) int32 {
 
 //export isthmus_Remove_error_code
 func isthmus_Remove_error_code(errorcode int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RemoveErrorCode(errorcode)
 		})
 	}
@@ -2248,8 +2249,8 @@ func isthmus_Remove_error_code(errorcode int32) int32 {
 
 //export isthmus_Remove_error_string
 func isthmus_Remove_error_string(errorcode int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RemoveErrorString(errorcode)
 		})
 	}
@@ -2258,8 +2259,8 @@ func isthmus_Remove_error_string(errorcode int32) int32 {
 
 //export isthmus_Request_free
 func isthmus_Request_free(request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RequestFree(request)
 		})
 	}
@@ -2268,8 +2269,8 @@ func isthmus_Request_free(request uintptr) int32 {
 
 //export isthmus_Request_get_status
 func isthmus_Request_get_status(request uintptr, flag uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RequestGetStatus(request, flag, status)
 		})
 	}
@@ -2278,8 +2279,8 @@ func isthmus_Request_get_status(request uintptr, flag uintptr, status uintptr) i
 
 //export isthmus_Request_get_status_all
 func isthmus_Request_get_status_all(count int32, array_of_requests uintptr, flag uintptr, array_of_statuses uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RequestGetStatusAll(count, array_of_requests, flag, array_of_statuses)
 		})
 	}
@@ -2288,8 +2289,8 @@ func isthmus_Request_get_status_all(count int32, array_of_requests uintptr, flag
 
 //export isthmus_Request_get_status_any
 func isthmus_Request_get_status_any(count int32, array_of_requests uintptr, indx uintptr, flag uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RequestGetStatusAny(count, array_of_requests, indx, flag, status)
 		})
 	}
@@ -2298,8 +2299,8 @@ func isthmus_Request_get_status_any(count int32, array_of_requests uintptr, indx
 
 //export isthmus_Request_get_status_some
 func isthmus_Request_get_status_some(incount int32, array_of_requests uintptr, outcount uintptr, array_of_indices uintptr, array_of_statuses uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RequestGetStatusSome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses)
 		})
 	}
@@ -2308,8 +2309,8 @@ func isthmus_Request_get_status_some(incount int32, array_of_requests uintptr, o
 
 //export isthmus_Rsend
 func isthmus_Rsend(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Rsend(buf, count, datatype, dest, tag, comm)
 		})
 	}
@@ -2318,8 +2319,8 @@ func isthmus_Rsend(buf uintptr, count int64, datatype uintptr, dest int32, tag i
 
 //export isthmus_Rsend_init
 func isthmus_Rsend_init(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.RsendInit(buf, count, datatype, dest, tag, comm, request)
 		})
 	}
@@ -2328,8 +2329,8 @@ func isthmus_Rsend_init(buf uintptr, count int64, datatype uintptr, dest int32, 
 
 //export isthmus_Scan
 func isthmus_Scan(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Scan(sendbuf, recvbuf, count, datatype, op, comm)
 		})
 	}
@@ -2338,8 +2339,8 @@ func isthmus_Scan(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintpt
 
 //export isthmus_Scan_init
 func isthmus_Scan_init(sendbuf uintptr, recvbuf uintptr, count int64, datatype uintptr, op uintptr, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ScanInit(sendbuf, recvbuf, count, datatype, op, comm, info, request)
 		})
 	}
@@ -2348,8 +2349,8 @@ func isthmus_Scan_init(sendbuf uintptr, recvbuf uintptr, count int64, datatype u
 
 //export isthmus_Scatter
 func isthmus_Scatter(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm)
 		})
 	}
@@ -2358,8 +2359,8 @@ func isthmus_Scatter(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf
 
 //export isthmus_Scatter_init
 func isthmus_Scatter_init(sendbuf uintptr, sendcount int64, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr, info uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ScatterInit(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request)
 		})
 	}
@@ -2368,8 +2369,8 @@ func isthmus_Scatter_init(sendbuf uintptr, sendcount int64, sendtype uintptr, re
 
 //export isthmus_Scatterv
 func isthmus_Scatterv(sendbuf uintptr, sendcounts uintptr, displs uintptr, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Scatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, wide)
 		})
 	}
@@ -2378,8 +2379,8 @@ func isthmus_Scatterv(sendbuf uintptr, sendcounts uintptr, displs uintptr, sendt
 
 //export isthmus_Scatterv_init
 func isthmus_Scatterv_init(sendbuf uintptr, sendcounts uintptr, displs uintptr, sendtype uintptr, recvbuf uintptr, recvcount int64, recvtype uintptr, root int32, comm uintptr, info uintptr, request uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.ScattervInit(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, wide)
 		})
 	}
@@ -2388,8 +2389,8 @@ func isthmus_Scatterv_init(sendbuf uintptr, sendcounts uintptr, displs uintptr, 
 
 //export isthmus_Send
 func isthmus_Send(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Send(buf, count, datatype, dest, tag, comm)
 		})
 	}
@@ -2398,8 +2399,8 @@ func isthmus_Send(buf uintptr, count int64, datatype uintptr, dest int32, tag in
 
 //export isthmus_Send_init
 func isthmus_Send_init(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SendInit(buf, count, datatype, dest, tag, comm, request)
 		})
 	}
@@ -2408,8 +2409,8 @@ func isthmus_Send_init(buf uintptr, count int64, datatype uintptr, dest int32, t
 
 //export isthmus_Sendrecv
 func isthmus_Sendrecv(sendbuf uintptr, sendcount int64, sendtype uintptr, dest int32, sendtag int32, recvbuf uintptr, recvcount int64, recvtype uintptr, source int32, recvtag int32, comm uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status)
 		})
 	}
@@ -2418,8 +2419,8 @@ func isthmus_Sendrecv(sendbuf uintptr, sendcount int64, sendtype uintptr, dest i
 
 //export isthmus_Sendrecv_replace
 func isthmus_Sendrecv_replace(buf uintptr, count int64, datatype uintptr, dest int32, sendtag int32, source int32, recvtag int32, comm uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SendrecvReplace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status)
 		})
 	}
@@ -2428,8 +2429,8 @@ func isthmus_Sendrecv_replace(buf uintptr, count int64, datatype uintptr, dest i
 
 //export isthmus_Session_attach_buffer
 func isthmus_Session_attach_buffer(session uintptr, buffer uintptr, size int64) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionAttachBuffer(session, buffer, size)
 		})
 	}
@@ -2438,8 +2439,8 @@ func isthmus_Session_attach_buffer(session uintptr, buffer uintptr, size int64) 
 
 //export isthmus_Session_call_errhandler
 func isthmus_Session_call_errhandler(session uintptr, errorcode int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionCallErrhandler(session, errorcode)
 		})
 	}
@@ -2448,8 +2449,8 @@ func isthmus_Session_call_errhandler(session uintptr, errorcode int32) int32 {
 
 //export isthmus_Session_create_errhandler
 func isthmus_Session_create_errhandler(session_errhandler_fn uintptr, session_errhandler_fn_caller uintptr, errhandler uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionCreateErrhandler(session_errhandler_fn, session_errhandler_fn_caller, errhandler)
 		})
 	}
@@ -2458,8 +2459,8 @@ func isthmus_Session_create_errhandler(session_errhandler_fn uintptr, session_er
 
 //export isthmus_Session_detach_buffer
 func isthmus_Session_detach_buffer(session uintptr, buffer_addr uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionDetachBuffer(session, buffer_addr, size)
 		})
 	}
@@ -2468,8 +2469,8 @@ func isthmus_Session_detach_buffer(session uintptr, buffer_addr uintptr, size ui
 
 //export isthmus_Session_finalize
 func isthmus_Session_finalize(session uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionFinalize(session)
 		})
 	}
@@ -2478,8 +2479,8 @@ func isthmus_Session_finalize(session uintptr) int32 {
 
 //export isthmus_Session_flush_buffer
 func isthmus_Session_flush_buffer(session uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionFlushBuffer(session)
 		})
 	}
@@ -2488,8 +2489,8 @@ func isthmus_Session_flush_buffer(session uintptr) int32 {
 
 //export isthmus_Session_get_errhandler
 func isthmus_Session_get_errhandler(session uintptr, errhandler uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionGetErrhandler(session, errhandler)
 		})
 	}
@@ -2498,8 +2499,8 @@ func isthmus_Session_get_errhandler(session uintptr, errhandler uintptr) int32 {
 
 //export isthmus_Session_get_info
 func isthmus_Session_get_info(session uintptr, info_used uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionGetInfo(session, info_used)
 		})
 	}
@@ -2508,8 +2509,8 @@ func isthmus_Session_get_info(session uintptr, info_used uintptr) int32 {
 
 //export isthmus_Session_get_nth_pset
 func isthmus_Session_get_nth_pset(session uintptr, info uintptr, n int32, pset_len uintptr, pset_name uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionGetNthPset(session, info, n, pset_len, pset_name)
 		})
 	}
@@ -2518,8 +2519,8 @@ func isthmus_Session_get_nth_pset(session uintptr, info uintptr, n int32, pset_l
 
 //export isthmus_Session_get_num_psets
 func isthmus_Session_get_num_psets(session uintptr, info uintptr, npset_names uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionGetNumPsets(session, info, npset_names)
 		})
 	}
@@ -2528,8 +2529,8 @@ func isthmus_Session_get_num_psets(session uintptr, info uintptr, npset_names ui
 
 //export isthmus_Session_get_pset_info
 func isthmus_Session_get_pset_info(session uintptr, pset_name uintptr, info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionGetPsetInfo(session, pset_name, info)
 		})
 	}
@@ -2538,8 +2539,8 @@ func isthmus_Session_get_pset_info(session uintptr, pset_name uintptr, info uint
 
 //export isthmus_Session_iflush_buffer
 func isthmus_Session_iflush_buffer(session uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionIflushBuffer(session, request)
 		})
 	}
@@ -2548,8 +2549,8 @@ func isthmus_Session_iflush_buffer(session uintptr, request uintptr) int32 {
 
 //export isthmus_Session_init
 func isthmus_Session_init(info uintptr, errhandler uintptr, session uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionInit(info, errhandler, session)
 		})
 	}
@@ -2558,8 +2559,8 @@ func isthmus_Session_init(info uintptr, errhandler uintptr, session uintptr) int
 
 //export isthmus_Session_set_errhandler
 func isthmus_Session_set_errhandler(session uintptr, errhandler uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SessionSetErrhandler(session, errhandler)
 		})
 	}
@@ -2568,8 +2569,8 @@ func isthmus_Session_set_errhandler(session uintptr, errhandler uintptr) int32 {
 
 //export isthmus_Ssend
 func isthmus_Ssend(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Ssend(buf, count, datatype, dest, tag, comm)
 		})
 	}
@@ -2578,8 +2579,8 @@ func isthmus_Ssend(buf uintptr, count int64, datatype uintptr, dest int32, tag i
 
 //export isthmus_Ssend_init
 func isthmus_Ssend_init(buf uintptr, count int64, datatype uintptr, dest int32, tag int32, comm uintptr, request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.SsendInit(buf, count, datatype, dest, tag, comm, request)
 		})
 	}
@@ -2588,8 +2589,8 @@ func isthmus_Ssend_init(buf uintptr, count int64, datatype uintptr, dest int32, 
 
 //export isthmus_Start
 func isthmus_Start(request uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Start(request)
 		})
 	}
@@ -2598,8 +2599,8 @@ func isthmus_Start(request uintptr) int32 {
 
 //export isthmus_Startall
 func isthmus_Startall(count int32, array_of_requests uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Startall(count, array_of_requests)
 		})
 	}
@@ -2608,8 +2609,8 @@ func isthmus_Startall(count int32, array_of_requests uintptr) int32 {
 
 //export isthmus_Status_get_error
 func isthmus_Status_get_error(status uintptr, error uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusGetError(status, error)
 		})
 	}
@@ -2618,8 +2619,8 @@ func isthmus_Status_get_error(status uintptr, error uintptr) int32 {
 
 //export isthmus_Status_get_source
 func isthmus_Status_get_source(status uintptr, source uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusGetSource(status, source)
 		})
 	}
@@ -2628,8 +2629,8 @@ func isthmus_Status_get_source(status uintptr, source uintptr) int32 {
 
 //export isthmus_Status_get_tag
 func isthmus_Status_get_tag(status uintptr, tag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusGetTag(status, tag)
 		})
 	}
@@ -2638,8 +2639,8 @@ func isthmus_Status_get_tag(status uintptr, tag uintptr) int32 {
 
 //export isthmus_Status_set_cancelled
 func isthmus_Status_set_cancelled(status uintptr, flag int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusSetCancelled(status, flag)
 		})
 	}
@@ -2648,8 +2649,8 @@ func isthmus_Status_set_cancelled(status uintptr, flag int32) int32 {
 
 //export isthmus_Status_set_elements
 func isthmus_Status_set_elements(status uintptr, datatype uintptr, count int64) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusSetElements(status, datatype, count)
 		})
 	}
@@ -2658,8 +2659,8 @@ func isthmus_Status_set_elements(status uintptr, datatype uintptr, count int64) 
 
 //export isthmus_Status_set_elements_x
 func isthmus_Status_set_elements_x(status uintptr, datatype uintptr, count int64) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusSetElementsX(status, datatype, count)
 		})
 	}
@@ -2668,8 +2669,8 @@ func isthmus_Status_set_elements_x(status uintptr, datatype uintptr, count int64
 
 //export isthmus_Status_set_error
 func isthmus_Status_set_error(status uintptr, error int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusSetError(status, error)
 		})
 	}
@@ -2678,8 +2679,8 @@ func isthmus_Status_set_error(status uintptr, error int32) int32 {
 
 //export isthmus_Status_set_source
 func isthmus_Status_set_source(status uintptr, source int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusSetSource(status, source)
 		})
 	}
@@ -2688,8 +2689,8 @@ func isthmus_Status_set_source(status uintptr, source int32) int32 {
 
 //export isthmus_Status_set_tag
 func isthmus_Status_set_tag(status uintptr, tag int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.StatusSetTag(status, tag)
 		})
 	}
@@ -2698,8 +2699,8 @@ func isthmus_Status_set_tag(status uintptr, tag int32) int32 {
 
 //export isthmus_T_category_changed
 func isthmus_T_category_changed(update_number uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryChanged(update_number)
 		})
 	}
@@ -2708,8 +2709,8 @@ func isthmus_T_category_changed(update_number uintptr) int32 {
 
 //export isthmus_T_category_get_categories
 func isthmus_T_category_get_categories(cat_index int32, len int32, indices uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryGetCategories(cat_index, len, indices)
 		})
 	}
@@ -2718,8 +2719,8 @@ func isthmus_T_category_get_categories(cat_index int32, len int32, indices uintp
 
 //export isthmus_T_category_get_cvars
 func isthmus_T_category_get_cvars(cat_index int32, len int32, indices uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryGetCvars(cat_index, len, indices)
 		})
 	}
@@ -2728,8 +2729,8 @@ func isthmus_T_category_get_cvars(cat_index int32, len int32, indices uintptr) i
 
 //export isthmus_T_category_get_events
 func isthmus_T_category_get_events(cat_index int32, len int32, indices uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryGetEvents(cat_index, len, indices)
 		})
 	}
@@ -2738,8 +2739,8 @@ func isthmus_T_category_get_events(cat_index int32, len int32, indices uintptr) 
 
 //export isthmus_T_category_get_index
 func isthmus_T_category_get_index(name uintptr, cat_index uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryGetIndex(name, cat_index)
 		})
 	}
@@ -2748,8 +2749,8 @@ func isthmus_T_category_get_index(name uintptr, cat_index uintptr) int32 {
 
 //export isthmus_T_category_get_info
 func isthmus_T_category_get_info(cat_index int32, name uintptr, name_len uintptr, desc uintptr, desc_len uintptr, num_cvars uintptr, num_pvars uintptr, num_categories uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryGetInfo(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories)
 		})
 	}
@@ -2758,8 +2759,8 @@ func isthmus_T_category_get_info(cat_index int32, name uintptr, name_len uintptr
 
 //export isthmus_T_category_get_num
 func isthmus_T_category_get_num(num_cat uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryGetNum(num_cat)
 		})
 	}
@@ -2768,8 +2769,8 @@ func isthmus_T_category_get_num(num_cat uintptr) int32 {
 
 //export isthmus_T_category_get_num_events
 func isthmus_T_category_get_num_events(cat_index int32, num_events uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryGetNumEvents(cat_index, num_events)
 		})
 	}
@@ -2778,8 +2779,8 @@ func isthmus_T_category_get_num_events(cat_index int32, num_events uintptr) int3
 
 //export isthmus_T_category_get_pvars
 func isthmus_T_category_get_pvars(cat_index int32, len int32, indices uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CategoryGetPvars(cat_index, len, indices)
 		})
 	}
@@ -2788,8 +2789,8 @@ func isthmus_T_category_get_pvars(cat_index int32, len int32, indices uintptr) i
 
 //export isthmus_T_cvar_get_index
 func isthmus_T_cvar_get_index(name uintptr, cvar_index uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CvarGetIndex(name, cvar_index)
 		})
 	}
@@ -2798,8 +2799,8 @@ func isthmus_T_cvar_get_index(name uintptr, cvar_index uintptr) int32 {
 
 //export isthmus_T_cvar_get_info
 func isthmus_T_cvar_get_info(cvar_index int32, name uintptr, name_len uintptr, verbosity uintptr, datatype uintptr, enumtype uintptr, desc uintptr, desc_len uintptr, bind uintptr, scope uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CvarGetInfo(cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope)
 		})
 	}
@@ -2808,8 +2809,8 @@ func isthmus_T_cvar_get_info(cvar_index int32, name uintptr, name_len uintptr, v
 
 //export isthmus_T_cvar_get_num
 func isthmus_T_cvar_get_num(num_cvar uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CvarGetNum(num_cvar)
 		})
 	}
@@ -2818,8 +2819,8 @@ func isthmus_T_cvar_get_num(num_cvar uintptr) int32 {
 
 //export isthmus_T_cvar_handle_alloc
 func isthmus_T_cvar_handle_alloc(cvar_index int32, obj_handle uintptr, handle uintptr, count uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CvarHandleAlloc(cvar_index, obj_handle, handle, count)
 		})
 	}
@@ -2828,8 +2829,8 @@ func isthmus_T_cvar_handle_alloc(cvar_index int32, obj_handle uintptr, handle ui
 
 //export isthmus_T_cvar_handle_free
 func isthmus_T_cvar_handle_free(handle uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CvarHandleFree(handle)
 		})
 	}
@@ -2838,8 +2839,8 @@ func isthmus_T_cvar_handle_free(handle uintptr) int32 {
 
 //export isthmus_T_cvar_read
 func isthmus_T_cvar_read(handle uintptr, buf uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CvarRead(handle, buf)
 		})
 	}
@@ -2848,8 +2849,8 @@ func isthmus_T_cvar_read(handle uintptr, buf uintptr) int32 {
 
 //export isthmus_T_cvar_write
 func isthmus_T_cvar_write(handle uintptr, buf uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.CvarWrite(handle, buf)
 		})
 	}
@@ -2858,8 +2859,8 @@ func isthmus_T_cvar_write(handle uintptr, buf uintptr) int32 {
 
 //export isthmus_T_enum_get_info
 func isthmus_T_enum_get_info(enumtype uintptr, num uintptr, name uintptr, name_len uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EnumGetInfo(enumtype, num, name, name_len)
 		})
 	}
@@ -2868,8 +2869,8 @@ func isthmus_T_enum_get_info(enumtype uintptr, num uintptr, name uintptr, name_l
 
 //export isthmus_T_enum_get_item
 func isthmus_T_enum_get_item(enumtype uintptr, indx int32, value uintptr, name uintptr, name_len uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EnumGetItem(enumtype, indx, value, name, name_len)
 		})
 	}
@@ -2878,8 +2879,8 @@ func isthmus_T_enum_get_item(enumtype uintptr, indx int32, value uintptr, name u
 
 //export isthmus_T_event_callback_get_info
 func isthmus_T_event_callback_get_info(event_registration uintptr, cb_safety int32, info_used uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventCallbackGetInfo(event_registration, cb_safety, info_used)
 		})
 	}
@@ -2888,8 +2889,8 @@ func isthmus_T_event_callback_get_info(event_registration uintptr, cb_safety int
 
 //export isthmus_T_event_callback_set_info
 func isthmus_T_event_callback_set_info(event_registration uintptr, cb_safety int32, info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventCallbackSetInfo(event_registration, cb_safety, info)
 		})
 	}
@@ -2898,8 +2899,8 @@ func isthmus_T_event_callback_set_info(event_registration uintptr, cb_safety int
 
 //export isthmus_T_event_copy
 func isthmus_T_event_copy(event_instance uintptr, buffer uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventCopy(event_instance, buffer)
 		})
 	}
@@ -2908,8 +2909,8 @@ func isthmus_T_event_copy(event_instance uintptr, buffer uintptr) int32 {
 
 //export isthmus_T_event_get_index
 func isthmus_T_event_get_index(name uintptr, event_index uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventGetIndex(name, event_index)
 		})
 	}
@@ -2918,8 +2919,8 @@ func isthmus_T_event_get_index(name uintptr, event_index uintptr) int32 {
 
 //export isthmus_T_event_get_info
 func isthmus_T_event_get_info(event_index int32, name uintptr, name_len uintptr, verbosity uintptr, array_of_datatypes uintptr, array_of_displacements uintptr, num_elements uintptr, enumtype uintptr, info uintptr, desc uintptr, desc_len uintptr, bind uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventGetInfo(event_index, name, name_len, verbosity, array_of_datatypes, array_of_displacements, num_elements, enumtype, info, desc, desc_len, bind)
 		})
 	}
@@ -2928,8 +2929,8 @@ func isthmus_T_event_get_info(event_index int32, name uintptr, name_len uintptr,
 
 //export isthmus_T_event_get_num
 func isthmus_T_event_get_num(num_events uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventGetNum(num_events)
 		})
 	}
@@ -2938,8 +2939,8 @@ func isthmus_T_event_get_num(num_events uintptr) int32 {
 
 //export isthmus_T_event_get_source
 func isthmus_T_event_get_source(event_instance uintptr, source_index uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventGetSource(event_instance, source_index)
 		})
 	}
@@ -2948,8 +2949,8 @@ func isthmus_T_event_get_source(event_instance uintptr, source_index uintptr) in
 
 //export isthmus_T_event_get_timestamp
 func isthmus_T_event_get_timestamp(event_instance uintptr, event_timestamp uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventGetTimestamp(event_instance, event_timestamp)
 		})
 	}
@@ -2958,8 +2959,8 @@ func isthmus_T_event_get_timestamp(event_instance uintptr, event_timestamp uintp
 
 //export isthmus_T_event_handle_alloc
 func isthmus_T_event_handle_alloc(event_index int32, obj_handle uintptr, info uintptr, event_registration uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventHandleAlloc(event_index, obj_handle, info, event_registration)
 		})
 	}
@@ -2968,8 +2969,8 @@ func isthmus_T_event_handle_alloc(event_index int32, obj_handle uintptr, info ui
 
 //export isthmus_T_event_handle_free
 func isthmus_T_event_handle_free(event_registration uintptr, user_data uintptr, free_cb_function uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventHandleFree(event_registration, user_data, free_cb_function)
 		})
 	}
@@ -2978,8 +2979,8 @@ func isthmus_T_event_handle_free(event_registration uintptr, user_data uintptr, 
 
 //export isthmus_T_event_handle_get_info
 func isthmus_T_event_handle_get_info(event_registration uintptr, info_used uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventHandleGetInfo(event_registration, info_used)
 		})
 	}
@@ -2988,8 +2989,8 @@ func isthmus_T_event_handle_get_info(event_registration uintptr, info_used uintp
 
 //export isthmus_T_event_handle_set_info
 func isthmus_T_event_handle_set_info(event_registration uintptr, info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventHandleSetInfo(event_registration, info)
 		})
 	}
@@ -2998,8 +2999,8 @@ func isthmus_T_event_handle_set_info(event_registration uintptr, info uintptr) i
 
 //export isthmus_T_event_read
 func isthmus_T_event_read(event_instance uintptr, element_index int32, buffer uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventRead(event_instance, element_index, buffer)
 		})
 	}
@@ -3008,8 +3009,8 @@ func isthmus_T_event_read(event_instance uintptr, element_index int32, buffer ui
 
 //export isthmus_T_event_register_callback
 func isthmus_T_event_register_callback(event_registration uintptr, cb_safety int32, info uintptr, user_data uintptr, event_cb_function uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventRegisterCallback(event_registration, cb_safety, info, user_data, event_cb_function)
 		})
 	}
@@ -3018,8 +3019,8 @@ func isthmus_T_event_register_callback(event_registration uintptr, cb_safety int
 
 //export isthmus_T_event_set_dropped_handler
 func isthmus_T_event_set_dropped_handler(event_registration uintptr, dropped_cb_function uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.EventSetDroppedHandler(event_registration, dropped_cb_function)
 		})
 	}
@@ -3028,8 +3029,8 @@ func isthmus_T_event_set_dropped_handler(event_registration uintptr, dropped_cb_
 
 //export isthmus_T_finalize
 func isthmus_T_finalize() int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.Finalize()
 		})
 	}
@@ -3038,8 +3039,8 @@ func isthmus_T_finalize() int32 {
 
 //export isthmus_T_init_thread
 func isthmus_T_init_thread(required int32, provided uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.InitThread(required, provided)
 		})
 	}
@@ -3048,8 +3049,8 @@ func isthmus_T_init_thread(required int32, provided uintptr) int32 {
 
 //export isthmus_T_pvar_get_index
 func isthmus_T_pvar_get_index(name uintptr, var_class int32, pvar_index uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarGetIndex(name, var_class, pvar_index)
 		})
 	}
@@ -3058,8 +3059,8 @@ func isthmus_T_pvar_get_index(name uintptr, var_class int32, pvar_index uintptr)
 
 //export isthmus_T_pvar_get_info
 func isthmus_T_pvar_get_info(pvar_index int32, name uintptr, name_len uintptr, verbosity uintptr, var_class uintptr, datatype uintptr, enumtype uintptr, desc uintptr, desc_len uintptr, bind uintptr, readonly uintptr, continuous uintptr, atomic uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarGetInfo(pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic)
 		})
 	}
@@ -3068,8 +3069,8 @@ func isthmus_T_pvar_get_info(pvar_index int32, name uintptr, name_len uintptr, v
 
 //export isthmus_T_pvar_get_num
 func isthmus_T_pvar_get_num(num_pvar uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarGetNum(num_pvar)
 		})
 	}
@@ -3078,8 +3079,8 @@ func isthmus_T_pvar_get_num(num_pvar uintptr) int32 {
 
 //export isthmus_T_pvar_handle_alloc
 func isthmus_T_pvar_handle_alloc(session uintptr, pvar_index int32, obj_handle uintptr, handle uintptr, count uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarHandleAlloc(session, pvar_index, obj_handle, handle, count)
 		})
 	}
@@ -3088,8 +3089,8 @@ func isthmus_T_pvar_handle_alloc(session uintptr, pvar_index int32, obj_handle u
 
 //export isthmus_T_pvar_handle_free
 func isthmus_T_pvar_handle_free(session uintptr, handle uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarHandleFree(session, handle)
 		})
 	}
@@ -3098,8 +3099,8 @@ func isthmus_T_pvar_handle_free(session uintptr, handle uintptr) int32 {
 
 //export isthmus_T_pvar_read
 func isthmus_T_pvar_read(session uintptr, handle uintptr, buf uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarRead(session, handle, buf)
 		})
 	}
@@ -3108,8 +3109,8 @@ func isthmus_T_pvar_read(session uintptr, handle uintptr, buf uintptr) int32 {
 
 //export isthmus_T_pvar_readreset
 func isthmus_T_pvar_readreset(session uintptr, handle uintptr, buf uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarReadreset(session, handle, buf)
 		})
 	}
@@ -3118,8 +3119,8 @@ func isthmus_T_pvar_readreset(session uintptr, handle uintptr, buf uintptr) int3
 
 //export isthmus_T_pvar_reset
 func isthmus_T_pvar_reset(session uintptr, handle uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarReset(session, handle)
 		})
 	}
@@ -3128,8 +3129,8 @@ func isthmus_T_pvar_reset(session uintptr, handle uintptr) int32 {
 
 //export isthmus_T_pvar_session_create
 func isthmus_T_pvar_session_create(session uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarSessionCreate(session)
 		})
 	}
@@ -3138,8 +3139,8 @@ func isthmus_T_pvar_session_create(session uintptr) int32 {
 
 //export isthmus_T_pvar_session_free
 func isthmus_T_pvar_session_free(session uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarSessionFree(session)
 		})
 	}
@@ -3148,8 +3149,8 @@ func isthmus_T_pvar_session_free(session uintptr) int32 {
 
 //export isthmus_T_pvar_start
 func isthmus_T_pvar_start(session uintptr, handle uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarStart(session, handle)
 		})
 	}
@@ -3158,8 +3159,8 @@ func isthmus_T_pvar_start(session uintptr, handle uintptr) int32 {
 
 //export isthmus_T_pvar_stop
 func isthmus_T_pvar_stop(session uintptr, handle uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarStop(session, handle)
 		})
 	}
@@ -3168,8 +3169,8 @@ func isthmus_T_pvar_stop(session uintptr, handle uintptr) int32 {
 
 //export isthmus_T_pvar_write
 func isthmus_T_pvar_write(session uintptr, handle uintptr, buf uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.PvarWrite(session, handle, buf)
 		})
 	}
@@ -3178,8 +3179,8 @@ func isthmus_T_pvar_write(session uintptr, handle uintptr, buf uintptr) int32 {
 
 //export isthmus_T_source_get_info
 func isthmus_T_source_get_info(source_index int32, name uintptr, name_len uintptr, desc uintptr, desc_len uintptr, ordering uintptr, ticks_per_second uintptr, max_ticks uintptr, info uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.SourceGetInfo(source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info)
 		})
 	}
@@ -3188,8 +3189,8 @@ func isthmus_T_source_get_info(source_index int32, name uintptr, name_len uintpt
 
 //export isthmus_T_source_get_num
 func isthmus_T_source_get_num(num_sources uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.SourceGetNum(num_sources)
 		})
 	}
@@ -3198,8 +3199,8 @@ func isthmus_T_source_get_num(num_sources uintptr) int32 {
 
 //export isthmus_T_source_get_timestamp
 func isthmus_T_source_get_timestamp(source_index int32, timestamp uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return tools.SourceGetTimestamp(source_index, timestamp)
 		})
 	}
@@ -3208,8 +3209,8 @@ func isthmus_T_source_get_timestamp(source_index int32, timestamp uintptr) int32
 
 //export isthmus_Test
 func isthmus_Test(request uintptr, flag uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Test(request, flag, status)
 		})
 	}
@@ -3218,8 +3219,8 @@ func isthmus_Test(request uintptr, flag uintptr, status uintptr) int32 {
 
 //export isthmus_Test_cancelled
 func isthmus_Test_cancelled(status uintptr, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TestCancelled(status, flag)
 		})
 	}
@@ -3228,8 +3229,8 @@ func isthmus_Test_cancelled(status uintptr, flag uintptr) int32 {
 
 //export isthmus_Testall
 func isthmus_Testall(count int32, array_of_requests uintptr, flag uintptr, array_of_statuses uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Testall(count, array_of_requests, flag, array_of_statuses)
 		})
 	}
@@ -3238,8 +3239,8 @@ func isthmus_Testall(count int32, array_of_requests uintptr, flag uintptr, array
 
 //export isthmus_Testany
 func isthmus_Testany(count int32, array_of_requests uintptr, indx uintptr, flag uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Testany(count, array_of_requests, indx, flag, status)
 		})
 	}
@@ -3248,8 +3249,8 @@ func isthmus_Testany(count int32, array_of_requests uintptr, indx uintptr, flag 
 
 //export isthmus_Testsome
 func isthmus_Testsome(incount int32, array_of_requests uintptr, outcount uintptr, array_of_indices uintptr, array_of_statuses uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses)
 		})
 	}
@@ -3258,8 +3259,8 @@ func isthmus_Testsome(incount int32, array_of_requests uintptr, outcount uintptr
 
 //export isthmus_Topo_test
 func isthmus_Topo_test(comm uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TopoTest(comm, status)
 		})
 	}
@@ -3268,8 +3269,8 @@ func isthmus_Topo_test(comm uintptr, status uintptr) int32 {
 
 //export isthmus_Type_commit
 func isthmus_Type_commit(datatype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCommit(datatype)
 		})
 	}
@@ -3278,8 +3279,8 @@ func isthmus_Type_commit(datatype uintptr) int32 {
 
 //export isthmus_Type_contiguous
 func isthmus_Type_contiguous(count int64, oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeContiguous(count, oldtype, newtype)
 		})
 	}
@@ -3288,8 +3289,8 @@ func isthmus_Type_contiguous(count int64, oldtype uintptr, newtype uintptr) int3
 
 //export isthmus_Type_contiguous_c
 func isthmus_Type_contiguous_c(count int64, oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeContiguousC(count, oldtype, newtype)
 		})
 	}
@@ -3298,8 +3299,8 @@ func isthmus_Type_contiguous_c(count int64, oldtype uintptr, newtype uintptr) in
 
 //export isthmus_Type_create_darray
 func isthmus_Type_create_darray(size int32, rank int32, ndims int32, array_of_gsizes uintptr, array_of_distribs uintptr, array_of_dargs uintptr, array_of_psizes uintptr, order int32, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateDarray(size, rank, ndims, array_of_gsizes, array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, wide)
 		})
 	}
@@ -3308,8 +3309,8 @@ func isthmus_Type_create_darray(size int32, rank int32, ndims int32, array_of_gs
 
 //export isthmus_Type_create_darray_c
 func isthmus_Type_create_darray_c(size int32, rank int32, ndims int32, array_of_gsizes uintptr, array_of_distribs uintptr, array_of_dargs uintptr, array_of_psizes uintptr, order int32, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateDarrayC(size, rank, ndims, array_of_gsizes, array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, wide)
 		})
 	}
@@ -3318,8 +3319,8 @@ func isthmus_Type_create_darray_c(size int32, rank int32, ndims int32, array_of_
 
 //export isthmus_Type_create_f90_complex
 func isthmus_Type_create_f90_complex(p int32, r int32, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateF90Complex(p, r, newtype)
 		})
 	}
@@ -3328,8 +3329,8 @@ func isthmus_Type_create_f90_complex(p int32, r int32, newtype uintptr) int32 {
 
 //export isthmus_Type_create_f90_integer
 func isthmus_Type_create_f90_integer(r int32, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateF90Integer(r, newtype)
 		})
 	}
@@ -3338,8 +3339,8 @@ func isthmus_Type_create_f90_integer(r int32, newtype uintptr) int32 {
 
 //export isthmus_Type_create_f90_real
 func isthmus_Type_create_f90_real(p int32, r int32, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateF90Real(p, r, newtype)
 		})
 	}
@@ -3348,8 +3349,8 @@ func isthmus_Type_create_f90_real(p int32, r int32, newtype uintptr) int32 {
 
 //export isthmus_Type_create_hindexed
 func isthmus_Type_create_hindexed(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateHindexed(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, wide)
 		})
 	}
@@ -3358,8 +3359,8 @@ func isthmus_Type_create_hindexed(count int64, array_of_blocklengths uintptr, ar
 
 //export isthmus_Type_create_hindexed_block
 func isthmus_Type_create_hindexed_block(count int64, blocklength int64, array_of_displacements uintptr, oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateHindexedBlock(count, blocklength, array_of_displacements, oldtype, newtype)
 		})
 	}
@@ -3368,8 +3369,8 @@ func isthmus_Type_create_hindexed_block(count int64, blocklength int64, array_of
 
 //export isthmus_Type_create_hindexed_block_c
 func isthmus_Type_create_hindexed_block_c(count int64, blocklength int64, array_of_displacements uintptr, oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateHindexedBlockC(count, blocklength, array_of_displacements, oldtype, newtype)
 		})
 	}
@@ -3378,8 +3379,8 @@ func isthmus_Type_create_hindexed_block_c(count int64, blocklength int64, array_
 
 //export isthmus_Type_create_hindexed_c
 func isthmus_Type_create_hindexed_c(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateHindexedC(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, wide)
 		})
 	}
@@ -3388,8 +3389,8 @@ func isthmus_Type_create_hindexed_c(count int64, array_of_blocklengths uintptr, 
 
 //export isthmus_Type_create_hvector
 func isthmus_Type_create_hvector(count int64, blocklength int64, stride int64, oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateHvector(count, blocklength, stride, oldtype, newtype)
 		})
 	}
@@ -3398,8 +3399,8 @@ func isthmus_Type_create_hvector(count int64, blocklength int64, stride int64, o
 
 //export isthmus_Type_create_hvector_c
 func isthmus_Type_create_hvector_c(count int64, blocklength int64, stride int64, oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateHvectorC(count, blocklength, stride, oldtype, newtype)
 		})
 	}
@@ -3408,8 +3409,8 @@ func isthmus_Type_create_hvector_c(count int64, blocklength int64, stride int64,
 
 //export isthmus_Type_create_indexed_block
 func isthmus_Type_create_indexed_block(count int64, blocklength int64, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateIndexedBlock(count, blocklength, array_of_displacements, oldtype, newtype, wide)
 		})
 	}
@@ -3418,8 +3419,8 @@ func isthmus_Type_create_indexed_block(count int64, blocklength int64, array_of_
 
 //export isthmus_Type_create_indexed_block_c
 func isthmus_Type_create_indexed_block_c(count int64, blocklength int64, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateIndexedBlockC(count, blocklength, array_of_displacements, oldtype, newtype, wide)
 		})
 	}
@@ -3428,8 +3429,8 @@ func isthmus_Type_create_indexed_block_c(count int64, blocklength int64, array_o
 
 //export isthmus_Type_create_keyval
 func isthmus_Type_create_keyval(type_copy_attr_fn uintptr, type_copy_attr_fn_caller uintptr, type_delete_attr_fn uintptr, type_delete_attr_fn_caller uintptr, type_keyval uintptr, extra_state uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateKeyval(type_copy_attr_fn, type_copy_attr_fn_caller, type_delete_attr_fn, type_delete_attr_fn_caller, type_keyval, extra_state)
 		})
 	}
@@ -3438,8 +3439,8 @@ func isthmus_Type_create_keyval(type_copy_attr_fn uintptr, type_copy_attr_fn_cal
 
 //export isthmus_Type_create_resized
 func isthmus_Type_create_resized(oldtype uintptr, lb int64, extent int64, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateResized(oldtype, lb, extent, newtype)
 		})
 	}
@@ -3448,8 +3449,8 @@ func isthmus_Type_create_resized(oldtype uintptr, lb int64, extent int64, newtyp
 
 //export isthmus_Type_create_resized_c
 func isthmus_Type_create_resized_c(oldtype uintptr, lb int64, extent int64, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateResizedC(oldtype, lb, extent, newtype)
 		})
 	}
@@ -3458,8 +3459,8 @@ func isthmus_Type_create_resized_c(oldtype uintptr, lb int64, extent int64, newt
 
 //export isthmus_Type_create_struct
 func isthmus_Type_create_struct(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, array_of_types uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateStruct(count, array_of_blocklengths, array_of_displacements, array_of_types, newtype, wide)
 		})
 	}
@@ -3468,8 +3469,8 @@ func isthmus_Type_create_struct(count int64, array_of_blocklengths uintptr, arra
 
 //export isthmus_Type_create_struct_c
 func isthmus_Type_create_struct_c(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, array_of_types uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateStructC(count, array_of_blocklengths, array_of_displacements, array_of_types, newtype, wide)
 		})
 	}
@@ -3478,8 +3479,8 @@ func isthmus_Type_create_struct_c(count int64, array_of_blocklengths uintptr, ar
 
 //export isthmus_Type_create_subarray
 func isthmus_Type_create_subarray(ndims int32, array_of_sizes uintptr, array_of_subsizes uintptr, array_of_starts uintptr, order int32, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateSubarray(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype, newtype, wide)
 		})
 	}
@@ -3488,8 +3489,8 @@ func isthmus_Type_create_subarray(ndims int32, array_of_sizes uintptr, array_of_
 
 //export isthmus_Type_create_subarray_c
 func isthmus_Type_create_subarray_c(ndims int32, array_of_sizes uintptr, array_of_subsizes uintptr, array_of_starts uintptr, order int32, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeCreateSubarrayC(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order, oldtype, newtype, wide)
 		})
 	}
@@ -3498,8 +3499,8 @@ func isthmus_Type_create_subarray_c(ndims int32, array_of_sizes uintptr, array_o
 
 //export isthmus_Type_delete_attr
 func isthmus_Type_delete_attr(datatype uintptr, type_keyval int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeDeleteAttr(datatype, type_keyval)
 		})
 	}
@@ -3508,8 +3509,8 @@ func isthmus_Type_delete_attr(datatype uintptr, type_keyval int32) int32 {
 
 //export isthmus_Type_dup
 func isthmus_Type_dup(oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeDup(oldtype, newtype)
 		})
 	}
@@ -3518,8 +3519,8 @@ func isthmus_Type_dup(oldtype uintptr, newtype uintptr) int32 {
 
 //export isthmus_Type_free
 func isthmus_Type_free(datatype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeFree(datatype)
 		})
 	}
@@ -3528,8 +3529,8 @@ func isthmus_Type_free(datatype uintptr) int32 {
 
 //export isthmus_Type_free_keyval
 func isthmus_Type_free_keyval(type_keyval uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeFreeKeyval(type_keyval)
 		})
 	}
@@ -3538,8 +3539,8 @@ func isthmus_Type_free_keyval(type_keyval uintptr) int32 {
 
 //export isthmus_Type_get_attr
 func isthmus_Type_get_attr(datatype uintptr, type_keyval int32, attribute_val uintptr, flag uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetAttr(datatype, type_keyval, attribute_val, flag)
 		})
 	}
@@ -3548,8 +3549,8 @@ func isthmus_Type_get_attr(datatype uintptr, type_keyval int32, attribute_val ui
 
 //export isthmus_Type_get_contents
 func isthmus_Type_get_contents(datatype uintptr, max_integers int32, max_addresses int32, max_datatypes int32, array_of_integers uintptr, array_of_addresses uintptr, array_of_datatypes uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetContents(datatype, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses, array_of_datatypes)
 		})
 	}
@@ -3558,8 +3559,8 @@ func isthmus_Type_get_contents(datatype uintptr, max_integers int32, max_address
 
 //export isthmus_Type_get_contents_c
 func isthmus_Type_get_contents_c(datatype uintptr, max_integers int64, max_addresses int64, max_large_counts int64, max_datatypes int64, array_of_integers uintptr, array_of_addresses uintptr, array_of_large_counts uintptr, array_of_datatypes uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetContentsC(datatype, max_integers, max_addresses, max_large_counts, max_datatypes, array_of_integers, array_of_addresses, array_of_large_counts, array_of_datatypes)
 		})
 	}
@@ -3568,8 +3569,8 @@ func isthmus_Type_get_contents_c(datatype uintptr, max_integers int64, max_addre
 
 //export isthmus_Type_get_envelope
 func isthmus_Type_get_envelope(datatype uintptr, num_integers uintptr, num_addresses uintptr, num_datatypes uintptr, combiner uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetEnvelope(datatype, num_integers, num_addresses, num_datatypes, combiner)
 		})
 	}
@@ -3578,8 +3579,8 @@ func isthmus_Type_get_envelope(datatype uintptr, num_integers uintptr, num_addre
 
 //export isthmus_Type_get_envelope_c
 func isthmus_Type_get_envelope_c(datatype uintptr, num_integers uintptr, num_addresses uintptr, num_large_counts uintptr, num_datatypes uintptr, combiner uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetEnvelopeC(datatype, num_integers, num_addresses, num_large_counts, num_datatypes, combiner)
 		})
 	}
@@ -3588,8 +3589,8 @@ func isthmus_Type_get_envelope_c(datatype uintptr, num_integers uintptr, num_add
 
 //export isthmus_Type_get_extent
 func isthmus_Type_get_extent(datatype uintptr, lb uintptr, extent uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetExtent(datatype, lb, extent)
 		})
 	}
@@ -3598,8 +3599,8 @@ func isthmus_Type_get_extent(datatype uintptr, lb uintptr, extent uintptr) int32
 
 //export isthmus_Type_get_extent_x
 func isthmus_Type_get_extent_x(datatype uintptr, lb uintptr, extent uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetExtentX(datatype, lb, extent)
 		})
 	}
@@ -3608,8 +3609,8 @@ func isthmus_Type_get_extent_x(datatype uintptr, lb uintptr, extent uintptr) int
 
 //export isthmus_Type_get_name
 func isthmus_Type_get_name(datatype uintptr, type_name uintptr, resultlen uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetName(datatype, type_name, resultlen)
 		})
 	}
@@ -3618,8 +3619,8 @@ func isthmus_Type_get_name(datatype uintptr, type_name uintptr, resultlen uintpt
 
 //export isthmus_Type_get_true_extent
 func isthmus_Type_get_true_extent(datatype uintptr, true_lb uintptr, true_extent uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetTrueExtent(datatype, true_lb, true_extent)
 		})
 	}
@@ -3628,8 +3629,8 @@ func isthmus_Type_get_true_extent(datatype uintptr, true_lb uintptr, true_extent
 
 //export isthmus_Type_get_true_extent_x
 func isthmus_Type_get_true_extent_x(datatype uintptr, true_lb uintptr, true_extent uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetTrueExtentX(datatype, true_lb, true_extent)
 		})
 	}
@@ -3638,8 +3639,8 @@ func isthmus_Type_get_true_extent_x(datatype uintptr, true_lb uintptr, true_exte
 
 //export isthmus_Type_get_value_index
 func isthmus_Type_get_value_index(value_type uintptr, index_type uintptr, pair_type uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeGetValueIndex(value_type, index_type, pair_type)
 		})
 	}
@@ -3648,8 +3649,8 @@ func isthmus_Type_get_value_index(value_type uintptr, index_type uintptr, pair_t
 
 //export isthmus_Type_indexed
 func isthmus_Type_indexed(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeIndexed(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, wide)
 		})
 	}
@@ -3658,8 +3659,8 @@ func isthmus_Type_indexed(count int64, array_of_blocklengths uintptr, array_of_d
 
 //export isthmus_Type_indexed_c
 func isthmus_Type_indexed_c(count int64, array_of_blocklengths uintptr, array_of_displacements uintptr, oldtype uintptr, newtype uintptr, wide int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeIndexedC(count, array_of_blocklengths, array_of_displacements, oldtype, newtype, wide)
 		})
 	}
@@ -3668,8 +3669,8 @@ func isthmus_Type_indexed_c(count int64, array_of_blocklengths uintptr, array_of
 
 //export isthmus_Type_match_size
 func isthmus_Type_match_size(typeclass int32, size int32, datatype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeMatchSize(typeclass, size, datatype)
 		})
 	}
@@ -3678,8 +3679,8 @@ func isthmus_Type_match_size(typeclass int32, size int32, datatype uintptr) int3
 
 //export isthmus_Type_set_attr
 func isthmus_Type_set_attr(datatype uintptr, type_keyval int32, attribute_val uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeSetAttr(datatype, type_keyval, attribute_val)
 		})
 	}
@@ -3688,8 +3689,8 @@ func isthmus_Type_set_attr(datatype uintptr, type_keyval int32, attribute_val ui
 
 //export isthmus_Type_set_name
 func isthmus_Type_set_name(datatype uintptr, type_name uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeSetName(datatype, type_name)
 		})
 	}
@@ -3698,8 +3699,8 @@ func isthmus_Type_set_name(datatype uintptr, type_name uintptr) int32 {
 
 //export isthmus_Type_size
 func isthmus_Type_size(datatype uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeSize(datatype, size)
 		})
 	}
@@ -3708,8 +3709,8 @@ func isthmus_Type_size(datatype uintptr, size uintptr) int32 {
 
 //export isthmus_Type_size_x
 func isthmus_Type_size_x(datatype uintptr, size uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeSizeX(datatype, size)
 		})
 	}
@@ -3718,8 +3719,8 @@ func isthmus_Type_size_x(datatype uintptr, size uintptr) int32 {
 
 //export isthmus_Type_vector
 func isthmus_Type_vector(count int64, blocklength int64, stride int64, oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeVector(count, blocklength, stride, oldtype, newtype)
 		})
 	}
@@ -3728,8 +3729,8 @@ func isthmus_Type_vector(count int64, blocklength int64, stride int64, oldtype u
 
 //export isthmus_Type_vector_c
 func isthmus_Type_vector_c(count int64, blocklength int64, stride int64, oldtype uintptr, newtype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeVectorC(count, blocklength, stride, oldtype, newtype)
 		})
 	}
@@ -3738,8 +3739,8 @@ func isthmus_Type_vector_c(count int64, blocklength int64, stride int64, oldtype
 
 //export isthmus_Unpack
 func isthmus_Unpack(inbuf uintptr, insize int64, position uintptr, outbuf uintptr, outcount int64, datatype uintptr, comm uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Unpack(inbuf, insize, position, outbuf, outcount, datatype, comm)
 		})
 	}
@@ -3748,8 +3749,8 @@ func isthmus_Unpack(inbuf uintptr, insize int64, position uintptr, outbuf uintpt
 
 //export isthmus_Unpack_external
 func isthmus_Unpack_external(datarep uintptr, inbuf uintptr, insize int64, position uintptr, outbuf uintptr, outcount int64, datatype uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.UnpackExternal(datarep, inbuf, insize, position, outbuf, outcount, datatype)
 		})
 	}
@@ -3758,8 +3759,8 @@ func isthmus_Unpack_external(datarep uintptr, inbuf uintptr, insize int64, posit
 
 //export isthmus_Unpublish_name
 func isthmus_Unpublish_name(service_name uintptr, info uintptr, port_name uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.UnpublishName(service_name, info, port_name)
 		})
 	}
@@ -3768,8 +3769,8 @@ func isthmus_Unpublish_name(service_name uintptr, info uintptr, port_name uintpt
 
 //export isthmus_Wait
 func isthmus_Wait(request uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Wait(request, status)
 		})
 	}
@@ -3778,8 +3779,8 @@ func isthmus_Wait(request uintptr, status uintptr) int32 {
 
 //export isthmus_Waitall
 func isthmus_Waitall(count int32, array_of_requests uintptr, array_of_statuses uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Waitall(count, array_of_requests, array_of_statuses)
 		})
 	}
@@ -3788,8 +3789,8 @@ func isthmus_Waitall(count int32, array_of_requests uintptr, array_of_statuses u
 
 //export isthmus_Waitany
 func isthmus_Waitany(count int32, array_of_requests uintptr, indx uintptr, status uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Waitany(count, array_of_requests, indx, status)
 		})
 	}
@@ -3798,8 +3799,8 @@ func isthmus_Waitany(count int32, array_of_requests uintptr, indx uintptr, statu
 
 //export isthmus_Waitsome
 func isthmus_Waitsome(incount int32, array_of_requests uintptr, outcount uintptr, array_of_indices uintptr, array_of_statuses uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.Waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses)
 		})
 	}
@@ -3808,8 +3809,8 @@ func isthmus_Waitsome(incount int32, array_of_requests uintptr, outcount uintptr
 
 //export isthmus_Win_create_errhandler
 func isthmus_Win_create_errhandler(win_errhandler_fn uintptr, win_errhandler_fn_caller uintptr, errhandler uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.WinCreateErrhandler(win_errhandler_fn, win_errhandler_fn_caller, errhandler)
 		})
 	}
@@ -3818,8 +3819,8 @@ func isthmus_Win_create_errhandler(win_errhandler_fn uintptr, win_errhandler_fn_
 
 //export isthmus_Win_create_keyval
 func isthmus_Win_create_keyval(win_copy_attr_fn uintptr, win_copy_attr_fn_caller uintptr, win_delete_attr_fn uintptr, win_delete_attr_fn_caller uintptr, win_keyval uintptr, extra_state uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.WinCreateKeyval(win_copy_attr_fn, win_copy_attr_fn_caller, win_delete_attr_fn, win_delete_attr_fn_caller, win_keyval, extra_state)
 		})
 	}
@@ -3828,8 +3829,8 @@ func isthmus_Win_create_keyval(win_copy_attr_fn uintptr, win_copy_attr_fn_caller
 
 //export isthmus_Win_free_keyval
 func isthmus_Win_free_keyval(win_keyval uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.WinFreeKeyval(win_keyval)
 		})
 	}
@@ -3848,8 +3849,8 @@ func isthmus_Wtime() float64 {
 
 //export isthmus_Type_extent
 func isthmus_Type_extent(datatype uintptr, extent uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeExtent(datatype, extent)
 		})
 	}
@@ -3858,8 +3859,8 @@ func isthmus_Type_extent(datatype uintptr, extent uintptr) int32 {
 
 //export isthmus_Type_lb
 func isthmus_Type_lb(datatype uintptr, displacement uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeLb(datatype, displacement)
 		})
 	}
@@ -3868,8 +3869,8 @@ func isthmus_Type_lb(datatype uintptr, displacement uintptr) int32 {
 
 //export isthmus_Type_ub
 func isthmus_Type_ub(datatype uintptr, displacement uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.TypeUb(datatype, displacement)
 		})
 	}
@@ -3878,8 +3879,8 @@ func isthmus_Type_ub(datatype uintptr, displacement uintptr) int32 {
 
 //export isthmus_Fortran_Comm_get_attr
 func isthmus_Fortran_Comm_get_attr(comm uintptr, keyval int32, attribute_val uintptr, flag uintptr, language int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.FortranCommGetAttr(comm, keyval, attribute_val, flag, language)
 		})
 	}
@@ -3888,8 +3889,8 @@ func isthmus_Fortran_Comm_get_attr(comm uintptr, keyval int32, attribute_val uin
 
 //export isthmus_Fortran_Comm_set_attr
 func isthmus_Fortran_Comm_set_attr(comm uintptr, keyval int32, attribute_val uintptr, language int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.FortranCommSetAttr(comm, keyval, attribute_val, language)
 		})
 	}
@@ -3898,8 +3899,8 @@ func isthmus_Fortran_Comm_set_attr(comm uintptr, keyval int32, attribute_val uin
 
 //export isthmus_Fortran_Keyval_set_proxy
 func isthmus_Fortran_Keyval_set_proxy(keyval int32, copy_proxy uintptr, copy_proxy_caller uintptr, delete_proxy uintptr, delete_proxy_caller uintptr) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.FortranKeyvalSetProxy(keyval, copy_proxy, copy_proxy_caller, delete_proxy, delete_proxy_caller)
 		})
 	}
@@ -3908,8 +3909,8 @@ func isthmus_Fortran_Keyval_set_proxy(keyval int32, copy_proxy uintptr, copy_pro
 
 //export isthmus_Fortran_Type_get_attr
 func isthmus_Fortran_Type_get_attr(datatype uintptr, keyval int32, attribute_val uintptr, flag uintptr, language int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.FortranTypeGetAttr(datatype, keyval, attribute_val, flag, language)
 		})
 	}
@@ -3918,8 +3919,8 @@ func isthmus_Fortran_Type_get_attr(datatype uintptr, keyval int32, attribute_val
 
 //export isthmus_Fortran_Type_set_attr
 func isthmus_Fortran_Type_set_attr(datatype uintptr, keyval int32, attribute_val uintptr, language int32) int32 {
-	if core.HasCallbacks() {
-		return core.Serve(func() int32 {
+	if callbacks.Expected() {
+		return callbacks.Serve(func() int32 {
 			return core.FortranTypeSetAttr(datatype, keyval, attribute_val, language)
 		})
 	}

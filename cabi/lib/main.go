@@ -11,11 +11,16 @@ package main
 // #include "wide.h"
 import "C"
 
-import "github.com/isthmus-grid/isthmus/cabi/core"
+import (
+	"github.com/isthmus-grid/isthmus/cabi/core"
+	"github.com/isthmus-grid/isthmus/cabi/core/attributes"
+	"github.com/isthmus-grid/isthmus/cabi/core/callbacks"
+	"github.com/isthmus-grid/isthmus/cabi/core/reductions"
+)
 
 func init() {
 	core.Exit = func(status int) { C.isthmus_exit(C.int(status)) }
-	core.InProgram = func() bool { return C.isthmus_in_program() != 0 }
+	callbacks.InProgram = func() bool { return C.isthmus_in_program() != 0 }
 	core.Thread = func() uintptr { return uintptr(C.isthmus_thread()) }
 	core.AllocateMemory = func(size, alignment uintptr) uintptr {
 		return uintptr(C.isthmus_allocate(C.uintptr_t(size), C.uintptr_t(alignment)))
@@ -24,7 +29,7 @@ func init() {
 	core.Changed = func(l core.Life) {
 		C.isthmus_changed(C.int(l.Rank), C.struct_isthmus_life{member: C._Bool(l.Member), idle: C._Bool(l.Idle), initialized: C._Bool(l.Initialized), finalized: C._Bool(l.Finalized)})
 	}
-	core.CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
+	reductions.CallUser = func(caller, function, in, inout uintptr, n int64, datatype uintptr) {
 		C.isthmus_call_user(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(in), C.uintptr_t(inout), C.int64_t(n), C.uintptr_t(datatype))
 	}
 	core.CallGrequest = func(caller, function, extra, argument uintptr) int32 {
@@ -33,22 +38,22 @@ func init() {
 	core.CallErrhandler = func(caller, function, handle uintptr, code int32) {
 		C.isthmus_call_errhandler(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(handle), C.int32_t(code))
 	}
-	core.CallCopyAttr = func(caller, function, object uintptr, keyval int32, extra, value uintptr) (int32, bool, uintptr) {
+	attributes.CallCopy = func(caller, function, object uintptr, keyval int32, extra, value uintptr) (int32, bool, uintptr) {
 		out := C.isthmus_call_copy_attr(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(object), C.int32_t(keyval), C.uintptr_t(extra), C.uintptr_t(value))
 		return int32(out.code), out.keep != 0, uintptr(out.value)
 	}
-	core.CallDeleteAttr = func(caller, function, object uintptr, keyval int32, value, extra uintptr) int32 {
+	attributes.CallDelete = func(caller, function, object uintptr, keyval int32, value, extra uintptr) int32 {
 		return int32(C.isthmus_call_delete_attr(C.uintptr_t(caller), C.uintptr_t(function), C.uintptr_t(object), C.int32_t(keyval), C.uintptr_t(value), C.uintptr_t(extra)))
 	}
-	core.Wide = func(kind int32, op, inout, in uintptr, n int64) {
+	reductions.Wide = func(kind int32, op, inout, in uintptr, n int64) {
 		C.isthmus_wide(C.int32_t(kind), C.uintptr_t(op), C.uintptr_t(inout), C.uintptr_t(in), C.int64_t(n))
 	}
-	core.CallCopyProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, keyval int32, extra uintptr, integer int32, value uintptr) (int32, bool, uintptr) {
+	attributes.CallCopyProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, keyval int32, extra uintptr, integer int32, value uintptr) (int32, bool, uintptr) {
 		out := C.isthmus_call_copy_proxy(C.uintptr_t(caller), C.uintptr_t(proxy), C.uintptr_t(function), C.int32_t(kind), C.uintptr_t(object), C.int32_t(keyval),
 			C.uintptr_t(extra), C.int32_t(integer), C.uintptr_t(value))
 		return int32(out.code), out.keep != 0, uintptr(out.value)
 	}
-	core.CallDeleteProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, keyval int32, integer int32, value, extra uintptr) int32 {
+	attributes.CallDeleteProxy = func(caller, proxy, function uintptr, kind int32, object uintptr, keyval int32, integer int32, value, extra uintptr) int32 {
 		return int32(C.isthmus_call_delete_proxy(C.uintptr_t(caller), C.uintptr_t(proxy), C.uintptr_t(function), C.int32_t(kind), C.uintptr_t(object), C.int32_t(keyval),
 			C.int32_t(integer), C.uintptr_t(value), C.uintptr_t(extra)))
 	}

@@ -20,7 +20,6 @@ var larger = map[string]struct {
 	most int
 	why  string
 }{
-	"cabi/core lines":                              {7500, "what C calls is one package, of short files by chapter; see decision 54"},
 	"mpilib.Comm methods":                          {121, "the standard gives a communicator that many calls"},
 	"mpilib/internal/engine/protocol.Peer methods": {64, "what two processes owe each other is decided in one place, without I/O"},
 	"link/stream.Stream methods":                   {83, "one lock guards a stream and all its carriers; the decisions are in link/resume"},

@@ -1,24 +1,28 @@
 package core
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/cabi/core/attributes"
+)
 
 // Attributes of datatypes are copied and deleted by their keys' functions, whose errors the calls return.
 func TestTypeAttributes(t *testing.T) {
 	joined()
 	defer func(f func(uintptr, uintptr, uintptr, int32, uintptr, uintptr) (int32, bool, uintptr)) {
-		CallCopyAttr = f
-	}(CallCopyAttr)
-	defer func(f func(uintptr, uintptr, uintptr, int32, uintptr, uintptr) int32) { CallDeleteAttr = f }(CallDeleteAttr)
+		attributes.CallCopy = f
+	}(attributes.CallCopy)
+	defer func(f func(uintptr, uintptr, uintptr, int32, uintptr, uintptr) int32) { attributes.CallDelete = f }(attributes.CallDelete)
 	var copyCode, deleteCode int32
 	var number, flag int32
 	var d, dup, value uintptr
-	CallCopyAttr = func(caller, function, object uintptr, key int32, extra, in uintptr) (int32, bool, uintptr) {
+	attributes.CallCopy = func(caller, function, object uintptr, key int32, extra, in uintptr) (int32, bool, uintptr) {
 		if caller != 21 || function != 20 || object != d || key != number || extra != 24 {
 			t.Errorf("copy is called with %d, %d, %#x, %d, %d", caller, function, object, key, extra)
 		}
 		return copyCode, in != 6, in + 1
 	}
-	CallDeleteAttr = func(caller, function, object uintptr, key int32, value, extra uintptr) int32 {
+	attributes.CallDelete = func(caller, function, object uintptr, key int32, value, extra uintptr) int32 {
 		if caller != 23 || function != 22 || key != number || extra != 24 {
 			t.Errorf("delete is called with %d, %d, %#x, %d, %d", caller, function, object, key, extra)
 		}
@@ -49,7 +53,7 @@ func TestTypeAttributes(t *testing.T) {
 	old := number
 	check(t, "TypeFreeKeyval", TypeFreeKeyval(address(&number)), success)
 	check(t, "a key that was freed", TypeSetAttr(typeInt, old, 1), errKeyval)
-	if number != keyvalInvalid {
+	if number != attributes.Invalid {
 		t.Errorf("the key is %d", number)
 	}
 }
@@ -59,18 +63,18 @@ func TestTypeAttributes(t *testing.T) {
 func TestCommAttributes(t *testing.T) {
 	joined()
 	defer func(f func(uintptr, uintptr, uintptr, int32, uintptr, uintptr) (int32, bool, uintptr)) {
-		CallCopyAttr = f
-	}(CallCopyAttr)
-	defer func(f func(uintptr, uintptr, uintptr, int32, uintptr, uintptr) int32) { CallDeleteAttr = f }(CallDeleteAttr)
+		attributes.CallCopy = f
+	}(attributes.CallCopy)
+	defer func(f func(uintptr, uintptr, uintptr, int32, uintptr, uintptr) int32) { attributes.CallDelete = f }(attributes.CallDelete)
 	var number, flag int32
 	var dup, value, deleted uintptr
-	CallCopyAttr = func(_, _, object uintptr, key int32, _, in uintptr) (int32, bool, uintptr) {
+	attributes.CallCopy = func(_, _, object uintptr, key int32, _, in uintptr) (int32, bool, uintptr) {
 		if object != commWorld || key != number {
 			t.Errorf("copy is called with %#x, %d", object, key)
 		}
 		return success, true, in + 1
 	}
-	CallDeleteAttr = func(_, _, object uintptr, _ int32, _, _ uintptr) int32 {
+	attributes.CallDelete = func(_, _, object uintptr, _ int32, _, _ uintptr) int32 {
 		deleted = object
 		return success
 	}

@@ -1,4 +1,4 @@
-package core
+package reductions
 
 import (
 	"runtime"
@@ -7,9 +7,9 @@ import (
 )
 
 // Wide applies an operation to n elements of a type that Go has no arithmetic for: inout[i] = in[i] op inout[i]. The memory need not
-// be aligned. The library around this package sets it.
+// be aligned. The library around package core sets it.
 var Wide = func(kind int32, op, inout, in uintptr, n int64) {
-	panic("cabi/core: no C to call")
+	panic("cabi/core/reductions: no C to call")
 }
 
 // Kinds of such types, with 16 bytes for a number.
@@ -30,7 +30,7 @@ type (
 )
 
 // wide makes a reducer of some operations on a kind.
-func wide[T any](kind int32, operations ...[]uintptr) reducer {
+func wide[T any](kind int32, operations ...[]uintptr) Reducer {
 	has := slices.Concat(operations...)
 	return predefined(func(op uintptr) kernel[T] {
 		if !slices.Contains(has, op) {
@@ -47,9 +47,9 @@ func wide[T any](kind int32, operations ...[]uintptr) reducer {
 
 // Operations by what they need.
 var (
-	sums     = []uintptr{opSum, opProd}
-	leasts   = []uintptr{opMin, opMax}
-	bitwise  = []uintptr{opBAnd, opBOr, opBXor}
-	logicals = []uintptr{opLAnd, opLOr, opLXor}
-	searches = []uintptr{opMinLoc, opMaxLoc}
+	sums     = []uintptr{Sum, Prod}
+	leasts   = []uintptr{Min, Max}
+	bitwise  = []uintptr{BAnd, BOr, BXor}
+	logicals = []uintptr{LAnd, LOr, LXor}
+	searches = []uintptr{MinLoc, MaxLoc}
 )

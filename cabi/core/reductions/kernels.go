@@ -1,4 +1,4 @@
-package core
+package reductions
 
 import "cmp"
 
@@ -25,13 +25,13 @@ type real interface {
 // arithmetic adds and multiplies (MPI-5.0, section 6.9.2).
 func arithmetic[T real | ~complex64 | ~complex128](op uintptr) kernel[T] {
 	switch op {
-	case opSum:
+	case Sum:
 		return func(inout, in []T) {
 			for i, v := range in {
 				inout[i] += v
 			}
 		}
-	case opProd:
+	case Prod:
 		return func(inout, in []T) {
 			for i, v := range in {
 				inout[i] *= v
@@ -44,9 +44,9 @@ func arithmetic[T real | ~complex64 | ~complex128](op uintptr) kernel[T] {
 // ordered adds to that what needs an order.
 func ordered[T real](op uintptr) kernel[T] {
 	switch op {
-	case opMin:
+	case Min:
 		return each(func(a, b T) T { return min(a, b) })
-	case opMax:
+	case Max:
 		return each(func(a, b T) T { return max(a, b) })
 	}
 	return arithmetic[T](op)
@@ -55,13 +55,13 @@ func ordered[T real](op uintptr) kernel[T] {
 // whole adds what is for integers only: bits, and C's logical values.
 func whole[T integer](op uintptr) kernel[T] {
 	switch op {
-	case opBAnd:
+	case BAnd:
 		return each(func(a, b T) T { return a & b })
-	case opBOr:
+	case BOr:
 		return each(func(a, b T) T { return a | b })
-	case opBXor:
+	case BXor:
 		return each(func(a, b T) T { return a ^ b })
-	case opLAnd, opLOr, opLXor:
+	case LAnd, LOr, LXor:
 		return logical[T](op)
 	}
 	return ordered[T](op)
@@ -71,7 +71,7 @@ func whole[T integer](op uintptr) kernel[T] {
 func logical[T integer](op uintptr) kernel[T] { return logicalOn[T](op, func() (T, T) { return 1, 0 }) }
 
 // fortranLogical takes everything but Fortran's .FALSE. as true.
-func fortranLogical[T integer](op uintptr) kernel[T] { return logicalOn(op, fortranBooleans[T]) }
+func fortranLogical[T integer](op uintptr) kernel[T] { return logicalOn(op, logicalValues[T]) }
 
 // logicalOn makes a kernel of what true and false are, when it is applied. All that is not false is true.
 func logicalOn[T integer](op uintptr, values func() (yes, no T)) kernel[T] {
@@ -93,15 +93,15 @@ func logicalOn[T integer](op uintptr, values func() (yes, no T)) kernel[T] {
 
 // truths are the logical operations.
 var truths = map[uintptr]func(a, b bool) bool{
-	opLAnd: func(a, b bool) bool { return a && b },
-	opLOr:  func(a, b bool) bool { return a || b },
-	opLXor: func(a, b bool) bool { return a != b },
+	LAnd: func(a, b bool) bool { return a && b },
+	LOr:  func(a, b bool) bool { return a || b },
+	LXor: func(a, b bool) bool { return a != b },
 }
 
 // bits is for MPI_BYTE.
 func bits(op uintptr) kernel[uint8] {
 	switch op {
-	case opBAnd, opBOr, opBXor:
+	case BAnd, BOr, BXor:
 		return whole[uint8](op)
 	}
 	return nil
@@ -118,9 +118,9 @@ type located[V, I any] struct {
 func extremes[V, I cmp.Ordered](op uintptr) kernel[located[V, I]] {
 	better := func(a, b V) bool { return a < b }
 	switch op {
-	case opMaxLoc:
+	case MaxLoc:
 		better = func(a, b V) bool { return a > b }
-	case opMinLoc:
+	case MinLoc:
 	default:
 		return nil
 	}
