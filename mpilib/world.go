@@ -282,9 +282,9 @@ func (w *World) finalize(ctx context.Context) error {
 	w.die(ErrFinalized)
 	errs = append(errs, w.endWatch())
 	closing, mesh := w.member.Leave()
-	w.config.place.Leave()
+	leaving := w.config.place.Leave(ctx)
 	w.calls.Wait()
-	errs = append(errs, closing, mesh)
+	errs = append(errs, closing, mesh, leaving)
 	if name, ok := w.config.lookup(EnvReport); ok && name != "" {
 		errs = append(errs, report.Write(name, w.engine.Rank(), links))
 	}
@@ -293,6 +293,10 @@ func (w *World) finalize(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Abort asks the process manager of another launcher that has started this process (PMI) to end all processes of the
+// job with an exit status (MPI_Abort), before the caller ends this one. `isthmus run` need not be asked: it ends a job when one of its processes fails.
+func (w *World) Abort(status int) error { return w.config.place.Abort(status) }
 
 // endBackground runs before the world closes: the attributes of Self are deleted first (MPI-4.1,
 // section 11.2.4).

@@ -19,9 +19,12 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// Exit ends the process with a status. The library around this package sets it to flush the
-// program's output first.
-var Exit = os.Exit
+// Exit ends the process with a status, and Flush writes the program's output before. The library around this package sets
+// them.
+var (
+	Exit  = os.Exit
+	Flush = func() {}
+)
 
 // Thread returns a number of the calling thread, which differs from that of any other. The library
 // around this package sets it.
@@ -103,22 +106,33 @@ func Finalize() int32 {
 	return success
 }
 
-// Abort ends this process with the code as its exit status, for which the launcher ends the others (MPI-5.0, section
-// 9.8). A status has eight bits of the code, and is 1 where those would say that all is well.
+// Abort ends this process with the code as its exit status, for which the launcher ends the others, or which it is told (MPI-5.0,
+// section 9.8). A status has eight bits of the code, and is 1 where those would say that all is well.
 func Abort(_ uintptr, code int32) int32 {
 	fmt.Fprintf(os.Stderr, "isthmus: %sthe program called MPI_Abort with code %d\n", place(), code)
 	status := int(code) & 0xff
 	if status == 0 {
 		status = 1
 	}
-	Exit(status)
+	endJob(status)
 	return success
+}
+
+// endJob ends the job with a status, by way of this process.
+func endJob(status int) {
+	Flush() // before the launcher, told by Abort, kills this process
+	if world != nil {
+		if err := world.Abort(status); err != nil {
+			fmt.Fprintf(os.Stderr, "isthmus: %sthe launcher was not told to end the job: %v\n", place(), err)
+		}
+	}
+	Exit(status)
 }
 
 // fatal ends the process with an error.
 func fatal(call string, err error) int32 {
 	fmt.Fprintf(os.Stderr, "isthmus: %s%s: %v\n", place(), call, err)
-	Exit(1)
+	endJob(1)
 	return classOf(err)
 }
 

@@ -10,7 +10,6 @@
    call MPI. */
 void isthmus_exit(int status)
 {
-	fflush(NULL);
 	_exit(status);
 }
 
@@ -23,6 +22,11 @@ uintptr_t isthmus_allocate(uintptr_t size, uintptr_t alignment)
 void isthmus_free(uintptr_t address)
 {
 	free((void *)address);
+}
+
+void isthmus_flush(void)
+{
+	fflush(NULL);
 }
 
 void isthmus_call_user(uintptr_t caller, uintptr_t function, uintptr_t in, uintptr_t inout, int64_t n, uintptr_t datatype)

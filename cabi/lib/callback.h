@@ -5,6 +5,7 @@
 void isthmus_exit(int status);
 uintptr_t isthmus_allocate(uintptr_t size, uintptr_t alignment);
 void isthmus_free(uintptr_t address);
+void isthmus_flush(void);
 void isthmus_call_user(uintptr_t caller, uintptr_t function, uintptr_t in, uintptr_t inout, int64_t n, uintptr_t datatype);
 int32_t isthmus_call_grequest(uintptr_t caller, uintptr_t function, uintptr_t extra, uintptr_t argument);
 void isthmus_call_errhandler(uintptr_t caller, uintptr_t function, uintptr_t handle, int32_t code);

@@ -20,6 +20,7 @@ import (
 
 func init() {
 	core.Exit = func(status int) { C.isthmus_exit(C.int(status)) }
+	core.Flush = func() { C.isthmus_flush() }
 	callbacks.InProgram = func() bool { return C.isthmus_in_program() != 0 }
 	core.Thread = func() uintptr { return uintptr(C.isthmus_thread()) }
 	core.AllocateMemory = func(size, alignment uintptr) uintptr {

@@ -42,25 +42,44 @@ func exchangeOf(launcher string, lookup func(string) (string, bool)) (x Exchange
 	return x
 }
 
+// A Manager is a connection to the process manager of another launcher. Only Abort may be called during another call. The launcher ends the job
+// if the process ends without Close.
+type Manager interface {
+	Put(ctx context.Context, name, text string) error
+	Get(ctx context.Context, name string, rank int) (string, error) // what that rank has put before the last Barrier
+	Barrier(ctx context.Context) error
+	Abort(status int) error // has the launcher end the job
+	Close(ctx context.Context) error
+}
+
 // Complete gets the job's key and the way to the other processes by p's Exchange, if it has one: rank 0 makes the key and, if all are on one host and there is
-// no helper, a folder for their sockets. All processes call it; it waits for the others as long as timeout. If it fails it leaves no folder.
+// no helper, a folder for their sockets. All processes call it; it waits for the others as long as timeout. If it fails it leaves no folder, and the process
+// manager waits for this process's end.
 func (p *Place) Complete(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var err error
 	switch x := p.Exchange; {
 	case x.fd > 0:
-		err = p.byManager(ctx)
+		err = p.byPMI(ctx)
 	case x.folder != "":
 		err = p.byFolder(ctx)
 	default:
 		return nil
 	}
 	if err != nil {
-		p.Leave()
+		p.removeFolder()
 		return fmt.Errorf("mpilib: Init: rank %d of %d: to get the job's key from rank 0: %w", p.Rank, p.Size, err)
 	}
 	return nil
+}
+
+func (p *Place) byPMI(ctx context.Context) error {
+	c, err := pmi.Dial(ctx, p.Exchange.fd)
+	if err != nil {
+		return err // not a nil *Client in a Manager
+	}
+	return p.byManager(ctx, c)
 }
 
 // Names of texts that the processes leave with the process manager.
@@ -72,23 +91,19 @@ const (
 
 const noDir = "-"
 
-func (p *Place) byManager(ctx context.Context) (err error) {
-	c, err := pmi.Dial(ctx, p.Exchange.fd)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	if err := errors.Join(c.Put(textHost+strconv.Itoa(p.Rank), thisHost()), c.Barrier()); err != nil {
+func (p *Place) byManager(ctx context.Context, m Manager) (err error) {
+	p.manager = m
+	if err := errors.Join(m.Put(ctx, textHost+strconv.Itoa(p.Rank), thisHost()), m.Barrier(ctx)); err != nil {
 		return err
 	}
 	if p.Rank == 0 {
-		err = p.leaveKey(c)
+		err = p.leaveKey(ctx, m)
 	}
-	if err := errors.Join(err, c.Barrier()); err != nil { // which the others are in
+	if err := errors.Join(err, m.Barrier(ctx)); err != nil { // which the others are in
 		return err
 	}
 	if p.Rank > 0 {
-		err = p.takeKey(c)
+		err = p.takeKey(ctx, m)
 	}
 	if err == nil && p.Helper == "" && p.Dir == "" {
 		err = p.findHelper()
@@ -97,13 +112,13 @@ func (p *Place) byManager(ctx context.Context) (err error) {
 }
 
 // leaveKey makes the job's key for all, and a folder if they are on one host.
-func (p *Place) leaveKey(c *pmi.Client) (err error) {
+func (p *Place) leaveKey(ctx context.Context, m Manager) (err error) {
 	if p.Key, err = jobkey.New("pmi"); err != nil {
 		return err
 	}
 	together := p.Helper == ""
 	for rank := 1; together && rank < p.Size; rank++ {
-		host, err := c.Get(textHost + strconv.Itoa(rank))
+		host, err := m.Get(ctx, textHost+strconv.Itoa(rank), rank)
 		if err != nil {
 			return err
 		}
@@ -116,7 +131,7 @@ func (p *Place) leaveKey(c *pmi.Client) (err error) {
 		}
 		dir = p.Dir
 	}
-	return errors.Join(c.Put(textKey, p.Key.String()), c.Put(textDir, dir))
+	return errors.Join(m.Put(ctx, textKey, p.Key.String()), m.Put(ctx, textDir, dir))
 }
 
 // newFolder makes a folder for the sockets of this host's processes.
@@ -129,15 +144,15 @@ func newFolder() (string, error) {
 	return dir, err
 }
 
-func (p *Place) takeKey(c *pmi.Client) error {
-	key, err := c.Get(textKey)
+func (p *Place) takeKey(ctx context.Context, m Manager) error {
+	key, err := m.Get(ctx, textKey, 0)
 	if err != nil {
 		return err
 	}
 	if p.Key, err = jobkey.Parse(key); err != nil {
 		return err
 	}
-	dir, err := c.Get(textDir)
+	dir, err := m.Get(ctx, textDir, 0)
 	if p.Helper == "" && dir != noDir {
 		p.Dir = dir
 	}
@@ -217,8 +232,24 @@ func (p *Place) readKey(text string) (err error) {
 	return err
 }
 
-// Leave removes the folder that Complete made, once the last process has left it.
-func (p *Place) Leave() {
+// Leave removes the folder that Complete made, once the last process has left it, and tells the process manager that this process has left the job.
+func (p *Place) Leave(ctx context.Context) error {
+	p.removeFolder()
+	if p.manager == nil {
+		return nil
+	}
+	return p.manager.Close(ctx)
+}
+
+// Abort asks the process manager, if there is one, to end all processes of the job.
+func (p *Place) Abort(status int) error {
+	if p.manager == nil {
+		return nil
+	}
+	return p.manager.Abort(status)
+}
+
+func (p *Place) removeFolder() {
 	if p.Exchange != (Exchange{}) && p.Dir != "" && p.Dir != p.Exchange.folder {
 		os.Remove(p.Dir) // refused while there is another's socket
 	}

@@ -114,6 +114,16 @@ func complete(ctx context.Context, n int, place func(rank int) *Place) (all []*P
 	return all, errors.Join(errs...)
 }
 
+// leave has processes leave. Those of failed starts leave a process manager, too, in which the test would wait for them.
+func leave(t *testing.T, all ...*Place) {
+	t.Helper()
+	for _, p := range all {
+		if err := p.Leave(context.Background()); err != nil {
+			t.Errorf("rank %d leaves: %v", p.Rank, err)
+		}
+	}
+}
+
 func wantOneKey(t *testing.T, all []*Place) {
 	t.Helper()
 	for _, p := range all {
@@ -138,10 +148,12 @@ func TestCompleteByManager(t *testing.T) {
 	if err := os.WriteFile(socket, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if all[1].Leave(); os.Remove(socket) != nil {
+	leave(t, all[1])
+	if os.Remove(socket) != nil {
 		t.Error("the folder was removed while another process had its socket there")
 	}
-	if all[0].Leave(); !errors.Is(os.Chdir(all[0].Dir), os.ErrNotExist) {
+	leave(t, all[0], all[2])
+	if !errors.Is(os.Chdir(all[0].Dir), os.ErrNotExist) {
 		t.Error("the folder is left")
 	}
 }
@@ -155,17 +167,19 @@ func TestCompleteByManagerWithHelpers(t *testing.T) {
 		t.Errorf("%s, %v", all[0].Dir, err)
 	}
 	wantOneKey(t, all)
+	leave(t, all...)
 	fds = processManager(t, 2, "isthmus-host-1", "elsewhere")
-	_, err = complete(t.Context(), 2, func(rank int) *Place { return &Place{Exchange: Exchange{fd: fds[rank]}} })
+	all, err = complete(t.Context(), 2, func(rank int) *Place { return &Place{Exchange: Exchange{fd: fds[rank]}} })
 	if err == nil || strings.Count(err.Error(), "on several hosts, and this one has no helper") != 2 {
 		t.Error(err)
 	}
+	leave(t, all...)
 	fds = processManager(t, 2, "isthmus-key", "nonsense")
 	all, err = complete(t.Context(), 2, func(rank int) *Place { return &Place{Exchange: Exchange{fd: fds[rank]}} })
 	if err == nil || !strings.Contains(err.Error(), "rank 1 of 2: to get the job's key from rank 0") {
 		t.Error(err)
 	}
-	all[0].Leave()
+	leave(t, all...)
 }
 
 // A start that fails leaves no folder.
@@ -177,9 +191,11 @@ func TestFailedCompleteLeavesNothing(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(room) })
 	t.Setenv("TMPDIR", room)
 	fds := processManager(t, 2, textDir, "")
-	if _, err := complete(t.Context(), 2, func(rank int) *Place { return &Place{Exchange: Exchange{fd: fds[rank]}} }); err == nil {
+	all, err := complete(t.Context(), 2, func(rank int) *Place { return &Place{Exchange: Exchange{fd: fds[rank]}} })
+	if err == nil {
 		t.Error("no error")
 	}
+	defer leave(t, all...)
 	if left, err := os.ReadDir(room); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
@@ -201,7 +217,8 @@ func TestCompleteByFolder(t *testing.T) {
 		t.Fatalf("%+v, %v", all[0], err)
 	}
 	wantOneKey(t, all)
-	if all[2].Leave(); !errors.Is(os.Chdir(all[0].Dir), os.ErrNotExist) {
+	leave(t, all[2])
+	if !errors.Is(os.Chdir(all[0].Dir), os.ErrNotExist) {
 		t.Error("the folder is left")
 	}
 	if err := os.Chmod(folder, 0o755); err != nil {

@@ -67,6 +67,7 @@ type Place struct {
 	// Exchange is how the processes get Key, and Dir unless there is a Helper, from rank 0, as another launcher has
 	// started them without. See Complete.
 	Exchange Exchange
+	manager  Manager // by which Complete has got it; nil: none
 
 	// Spares is how many process numbers the job has beyond Size. Those of Replacements were given to
 	// processes so far: number Size+i goes on with rank Replacements[i], which was lost. A Rank from Size on

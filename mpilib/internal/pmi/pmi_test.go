@@ -30,7 +30,9 @@ func manager(t *testing.T, script ...string) (conn net.Conn, got func() []string
 			}
 			fmt.Fprintln(b, answer)
 		}
-		in.Scan()
+		if in.Scan() { // what has no answer
+			lines = append(lines, in.Text())
+		}
 	}()
 	t.Cleanup(func() { a.Close(); <-over })
 	return a, func() []string { a.Close(); <-over; return lines }
@@ -46,11 +48,12 @@ func TestLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := ""
-	err = errors.Join(c.Put("x", "a=b"), c.Barrier())
+	ctx := t.Context()
+	err = errors.Join(c.Put(ctx, "x", "a=b"), c.Barrier(ctx))
 	if err == nil {
-		text, err = c.Get("x")
+		text, err = c.Get(ctx, "x", 0)
 	}
-	if err := errors.Join(err, c.Close()); err != nil || text != "a=b" {
+	if err := errors.Join(err, c.Close(ctx)); err != nil || text != "a=b" {
 		t.Errorf("%q, %v", text, err)
 	}
 	want := []string{"cmd=init pmi_version=1 pmi_subversion=1", "cmd=get_my_kvsname", "cmd=put kvsname=kvs_7 key=x value=a=b", "cmd=barrier_in", "cmd=get kvsname=kvs_7 key=x", "cmd=finalize"}
@@ -74,9 +77,24 @@ func TestWrongAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, err := c.Get("x"); !errors.Is(err, ErrManager) || !strings.Contains(err.Error(), want) {
+		if text, err := c.Get(t.Context(), "x", 0); !errors.Is(err, ErrManager) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %.20q, %v", answer, text, err)
 		}
+	}
+}
+
+// A process that aborts the job waits for no answer.
+func TestAbort(t *testing.T) {
+	conn, got := manager(t, greeting...)
+	c, err := newClient(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Abort(7); err != nil {
+		t.Error(err)
+	}
+	if lines := got(); len(lines) != 3 || lines[2] != "cmd=abort exitcode=7" {
+		t.Errorf("sent %q", lines)
 	}
 }
 

@@ -1,0 +1,102 @@
+//go:build system
+
+package abitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A launcher is another than isthmus run, and how it starts four ranks here.
+type launcher struct {
+	name string
+	args []string
+}
+
+var (
+	hydra  = launcher{"mpiexec.hydra", []string{"-n", "4"}}
+	nodes  = launcher{"mpiexec.hydra", []string{"-n", "4", "-launcher", "fork", "-hosts", "127.0.0.1:2,localhost:2"}} // its daemons for two nodes, both here
+	mpirun = launcher{"mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe", "-n", "4"}}
+)
+
+// launch runs a command by a launcher, with more variables in the environment, and returns what it printed and its exit status. It skips the test where there
+// is no such launcher, and fails it if something is left behind.
+func (l launcher) launch(t *testing.T, env []string, words ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	path, err := exec.LookPath(l.name)
+	if err != nil {
+		t.Skipf("C programs were not started by %s: %v", l.name, err)
+	}
+	temp, err := os.MkdirTemp("/tmp", "l") // short, as paths of sockets must be
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(temp)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var out, complaints bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, append(l.args, words...)...)
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+temp, "LD_LIBRARY_PATH="+filepath.Join(libraries(t), "lib")), env...)
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	cmd.WaitDelay = time.Minute
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		t.Errorf("%v: %v, %v\n%s%s", cmd, err, ctx.Err(), &out, &complaints)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 && cmd.ProcessState.Success() {
+		t.Errorf("%v left %v, %v", cmd, left, err)
+	}
+	return out.String(), complaints.String(), cmd.ProcessState.ExitCode()
+}
+
+// passes runs a program of checks.
+func (l launcher) passes(t *testing.T, program string) {
+	t.Helper()
+	if out, complaints, status := l.launch(t, nil, program); status != 0 || out != "passed by 4\n" || complaints != "" {
+		t.Errorf("%s: status %d, %q, %q", l.name, status, out, complaints)
+	}
+}
+
+// endsWith has rank 1 end while the others compute: the launcher ends them, with a status; 0: any that is a failure.
+func (l launcher) endsWith(t *testing.T, program, way string, want int, says string) {
+	t.Helper()
+	_, complaints, status := l.launch(t, nil, program, way)
+	if status == 0 || want != 0 && status != want || !strings.Contains(complaints, says) {
+		t.Errorf("%s, %s: status %d, want %d, and %q in %q", l.name, way, status, want, says, complaints)
+	}
+}
+
+func TestHydra(t *testing.T) {
+	hydra.passes(t, standardProgram(t, "launched.c"))
+	nodes.passes(t, standardProgram(t, "messages.c"))
+}
+
+func TestMPICHHydra(t *testing.T) {
+	hydra.passes(t, mpichProgram(t, "launched.c"))
+	nodes.passes(t, mpichProgram(t, "collectives.c"))
+}
+
+// The launcher ends a job of which one process has failed or aborted it, and has its status if that asked for it.
+func TestHydraEnds(t *testing.T)      { hydra.ends(t, standardProgram(t, "launched.c")) }
+func TestMPICHHydraEnds(t *testing.T) { hydra.ends(t, mpichProgram(t, "launched.c")) }
+func TestMpirunEnds(t *testing.T)     { mpirun.ends(t, standardProgram(t, "launched.c")) }
+
+func (l launcher) ends(t *testing.T, program string) {
+	l.endsWith(t, program, "abort", 7, "isthmus: rank 1: the program called MPI_Abort with code 7\n")
+	l.endsWith(t, program, "error", 1, "isthmus: rank 1: MPI_Send: ")
+	l.endsWith(t, program, "exit", 0, "isthmus: rank 1: the program ended without MPI_Finalize\n")
+	l.endsWith(t, program, "kill", 0, "")
+}
+
+// Open MPI's launcher serves PMIx.
+func TestMpirun(t *testing.T) {
+	mpirun.passes(t, standardProgram(t, "launched.c"))
+	mpirun.passes(t, standardProgram(t, "messages.c"))
+}
