@@ -18,6 +18,9 @@ const (
 	EnvGrant  = grant.Env       // the grant of the job (isthmus job grant)
 	EnvHelper = join.EnvHelper  // ISTHMUS_HELPER: the helper's Unix socket
 	EnvDir    = join.EnvDir     // ISTHMUS_DIR: instead of a helper: a directory for sockets of one machine
+	// EnvLauncher says which launcher's numbers count: "isthmus", "pmi", "pmix" or "slurm"; "none" is a world of one. Without it the first of them does
+	// that numbers this process.
+	EnvLauncher = join.EnvLauncher // ISTHMUS_LAUNCHER
 	// EnvCarriers is the number of concurrent connections of each link to another node. Without it
 	// every link determines the best number itself; 1 means a single one.
 	EnvCarriers = join.EnvCarriers // ISTHMUS_CARRIERS

@@ -39,6 +39,7 @@ const (
 	EnvSpares   = "ISTHMUS_SPARES"
 	EnvReplaced = "ISTHMUS_REPLACEMENTS"
 	EnvProcess  = "ISTHMUS_PROCESS"
+	EnvLauncher = "ISTHMUS_LAUNCHER"
 )
 
 // Place is what the environment says about this process. The zero Place with size 1 is a world of
@@ -131,15 +132,34 @@ func EndExpelled() {
 }
 
 // rankSources lists the launchers that may have numbered the processes, in order of precedence: the
-// innermost, which started last, comes first.
+// innermost, which started last, comes first. EnvLauncher names one by its word.
 var rankSources = []struct {
-	name       string
+	name, word string
 	rank, size []string // the first that is set counts
 }{
-	{"isthmus run", []string{EnvRank}, []string{EnvSize}},
-	{"PMI", []string{"PMI_RANK"}, []string{"PMI_SIZE"}},
-	{"PMIx", []string{"PMIX_RANK"}, []string{"PMIX_SIZE", "OMPI_COMM_WORLD_SIZE", EnvSize, "SLURM_NTASKS"}},
-	{"Slurm", []string{"SLURM_PROCID"}, []string{"SLURM_NTASKS", "SLURM_NPROCS"}},
+	{"isthmus run", "isthmus", []string{EnvRank}, []string{EnvSize}},
+	{"PMI", "pmi", []string{"PMI_RANK"}, []string{"PMI_SIZE"}},
+	{"PMIx", "pmix", []string{"PMIX_RANK"}, []string{"PMIX_SIZE", "OMPI_COMM_WORLD_SIZE", EnvSize, "SLURM_NTASKS"}},
+	{"Slurm", "slurm", []string{"SLURM_PROCID"}, []string{"SLURM_NTASKS", "SLURM_NPROCS"}},
+}
+
+// noLauncher is the word for a world of one, whatever has started the process.
+const noLauncher = "none"
+
+// forcedLauncher reads EnvLauncher; "" if the first of rankSources is to count that numbers this process.
+func forcedLauncher(lookup func(string) (string, bool)) (word string, err error) {
+	word, _ = lookup(EnvLauncher)
+	if word == "" || word == noLauncher {
+		return word, nil
+	}
+	known := ""
+	for _, source := range rankSources {
+		if source.word == word {
+			return word, nil
+		}
+		known += source.word + ", "
+	}
+	return "", fmt.Errorf("mpilib: %w: %s=%q: want one of %s%s", mpi.ErrEnv, EnvLauncher, word, known, noLauncher)
 }
 
 // FromEnvironment reads the environment through lookup. It is a pure function of it.
@@ -181,8 +201,8 @@ func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
 	}
 	if p.Exchange == (Exchange{}) && (!ok || p.Helper == "" && p.Dir == "") {
 		return Place{}, fmt.Errorf("mpilib: %w: %s numbers this process %d of %d, but to reach the others it needs %s and %s or %s; "+
-			"start it with `isthmus run`, or export them to every rank (`isthmus job new` makes a key)",
-			mpi.ErrEnv, who, p.Rank, p.Size, jobkey.EnvKey, EnvHelper, EnvDir)
+			"start it with `isthmus run`, export them to every rank (`isthmus job new` makes a key), or set %s=%s for a world of one",
+			mpi.ErrEnv, who, p.Rank, p.Size, jobkey.EnvKey, EnvHelper, EnvDir, EnvLauncher, noLauncher)
 	}
 	if p.Key = key; keyErr != nil {
 		return Place{}, fmt.Errorf("mpilib: %w: %w", mpi.ErrEnv, keyErr)
@@ -220,9 +240,19 @@ func keyFrom(lookup func(string) (string, bool)) (key jobkey.Key, ok bool, err e
 
 // number sets rank and size and the name of their source.
 func (p *Place) number(lookup func(string) (string, bool)) (who string, err error) {
+	forced, err := forcedLauncher(lookup)
+	if err != nil || forced == noLauncher {
+		return "", err
+	}
 	for _, source := range rankSources {
+		if forced != "" && forced != source.word {
+			continue
+		}
 		rankName, rankText := firstSet(lookup, source.rank)
 		sizeName, sizeText := firstSet(lookup, source.size)
+		if rankName == "" && forced != "" {
+			return "", fmt.Errorf("mpilib: %w: %s=%s, but %s is not set: that launcher has not started this process", mpi.ErrEnv, EnvLauncher, forced, source.rank[0])
+		}
 		if rankName == "" {
 			if _, shared := lookup(EnvFirst); source.rank[0] == EnvRank && sizeName != "" && !shared {
 				return "", fmt.Errorf("mpilib: %w: %s is set but %s is not", mpi.ErrEnv, sizeName, source.rank[0])
@@ -249,6 +279,10 @@ func (p *Place) number(lookup func(string) (string, bool)) (who string, err erro
 		}
 		p.Rank, p.Size = int(rank), int(size)
 		return source.name, nil
+	}
+	if port, ok := lookup("PMI_PORT"); ok {
+		return "", fmt.Errorf("mpilib: %w: the process manager listens at PMI_PORT=%s, and numbers nothing in the environment: call mpiexec without -pmi-port, or set %s=%s for a world of one",
+			mpi.ErrEnv, port, EnvLauncher, noLauncher)
 	}
 	return "", nil
 }

@@ -11,6 +11,9 @@ import (
 
 const testKey = "demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
 
+// inEach has a process numbered by each launcher.
+const inEach = "ISTHMUS_RANK=1 ISTHMUS_SIZE=2 PMI_RANK=2 PMI_SIZE=3 PMIX_RANK=3 OMPI_COMM_WORLD_SIZE=4 SLURM_PROCID=4 SLURM_NTASKS=5 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d"
+
 func TestEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
@@ -30,6 +33,17 @@ func TestEnvironment(t *testing.T) {
 		{"a share beyond the job", "PMI_RANK=2 PMI_SIZE=3 ISTHMUS_FIRST_RANK=6 ISTHMUS_SIZE=8", 0, 0, `PMI_RANK="2 after 6" of ISTHMUS_SIZE="8"`},
 		{"a share without a number", "PMI_RANK=2 PMI_SIZE=3 ISTHMUS_FIRST_RANK=x ISTHMUS_SIZE=8", 0, 0, `PMI_RANK="2 after x"`},
 		{"a share of an unknown size", "PMI_RANK=2 PMI_SIZE=3 ISTHMUS_FIRST_RANK=5", 0, 0, "ISTHMUS_FIRST_RANK is set but ISTHMUS_SIZE, the number of all ranks, is not"},
+		{"all launchers", inEach, 1, 2, ""},
+		{"all but the first", strings.ReplaceAll(inEach, "ISTHMUS_RANK=1 ISTHMUS_SIZE=2", ""), 2, 3, ""},
+		{"a forced launcher", inEach + " ISTHMUS_LAUNCHER=isthmus", 1, 2, ""},
+		{"PMI, forced", inEach + " ISTHMUS_LAUNCHER=pmi", 2, 3, ""},
+		{"PMIx, forced", inEach + " ISTHMUS_LAUNCHER=pmix", 3, 4, ""},
+		{"Slurm, forced", inEach + " ISTHMUS_LAUNCHER=slurm", 4, 5, ""},
+		{"no launcher, forced", inEach + " ISTHMUS_LAUNCHER=none", 0, 1, ""},
+		{"an unknown launcher", inEach + " ISTHMUS_LAUNCHER=mpirun", 0, 0, `ISTHMUS_LAUNCHER="mpirun": want one of isthmus, pmi, pmix, slurm, none`},
+		{"a forced launcher that is not there", "PMI_RANK=3 PMI_SIZE=4 ISTHMUS_LAUNCHER=pmix", 0, 0, "ISTHMUS_LAUNCHER=pmix, but PMIX_RANK is not set"},
+		{"a manager that has to be asked", "PMI_PORT=n1:7 PMI_ID=0", 0, 0, "mpiexec without -pmi-port"},
+		{"a manager that is not asked", "PMI_PORT=n1:7 PMI_ID=0 ISTHMUS_LAUNCHER=none", 0, 1, ""},
 		{"one of one needs no key", "SLURM_PROCID=0 SLURM_NTASKS=1", 0, 1, ""},
 		{"rank too great", "ISTHMUS_RANK=2 ISTHMUS_SIZE=2", 0, 0, `ISTHMUS_RANK="2" of ISTHMUS_SIZE="2": want a rank from 0`},
 		{"no number", "PMI_RANK=x PMI_SIZE=2", 0, 0, `PMI_RANK="x"`},
