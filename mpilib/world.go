@@ -48,6 +48,7 @@ type config struct {
 	computed       uint32 // contexts that all processes compute in place of asking; a peer may send in them from the start
 	lookup         func(string) (string, bool)
 	place          *join.Place
+	openPMIx       func(context.Context) (join.Manager, error) // WithPMIx
 	connector      overlay.Connector
 	reach          func(overlay.ProcessName) (overlay.Connector, error) // of further jobs that this process joins; nil: as place names
 	limit          int                                                  // of unexpected messages of one peer
@@ -84,6 +85,16 @@ func WithConnector(c overlay.Connector, key jobkey.Key, rank, size int) Option {
 	}
 }
 
+// A ProcessManager is a connection to the launcher that has started this process, by which the processes of its job leave texts for each other. Only
+// Abort may be called during another call.
+type ProcessManager = join.Manager
+
+// WithPMIx lets Init use a client of PMIx, which is a library in C: it opens it where a launcher with PMIx has started the processes, on several
+// hosts, say. The world closes it.
+func WithPMIx(open func(context.Context) (ProcessManager, error)) Option {
+	return func(cfg *config) { cfg.openPMIx = open }
+}
+
 // WithUnexpectedLimit sets how many bytes of unexpected messages from one peer are buffered (64 KiB
 // at least). The default is 16 MiB, which grows up to 64 MiB, and by 256 MiB for all peers
 // together, if more is in transit on a long path.
@@ -109,7 +120,7 @@ func WithLog(log *slog.Logger) Option { return func(cfg *config) { cfg.log = log
 // Init joins the world that the environment describes (MPI_Init): that of `isthmus run`
 // (ISTHMUS_RANK and _SIZE), or else of PMI or PMIx, or else of Slurm, or else a world of one. With
 // more than one rank ISTHMUS_JOB_KEY and either ISTHMUS_HELPER or ISTHMUS_DIR must specify how to
-// reach the others, unless PMI, or PMIx on one host, lets the processes agree on that. ISTHMUS_GROUPS may name groups of ranks. ctx bounds the joining, not the world.
+// reach the others, unless PMI, or PMIx (WithPMIx) or its folder on one host, lets the processes agree on that. ISTHMUS_GROUPS may name groups of ranks. ctx bounds the joining, not the world.
 func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
@@ -129,6 +140,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.OpenPMIx = cfg.openPMIx
 		cfg.place = &p
 	}
 	if err := cfg.place.Complete(ctx, cfg.connectTimeout); err != nil {
@@ -294,7 +306,7 @@ func (w *World) finalize(ctx context.Context) error {
 	return nil
 }
 
-// Abort asks the process manager of another launcher that has started this process (PMI) to end all processes of the
+// Abort asks the process manager of another launcher that has started this process (PMI, PMIx) to end all processes of the
 // job with an exit status (MPI_Abort), before the caller ends this one. `isthmus run` need not be asked: it ends a job when one of its processes fails.
 func (w *World) Abort(status int) error { return w.config.place.Abort(status) }
 

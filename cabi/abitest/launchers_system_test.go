@@ -24,6 +24,7 @@ var (
 	hydra  = launcher{"mpiexec.hydra", []string{"-n", "4"}}
 	nodes  = launcher{"mpiexec.hydra", []string{"-n", "4", "-launcher", "fork", "-hosts", "127.0.0.1:2,localhost:2"}} // its daemons for two nodes, both here
 	mpirun = launcher{"mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe", "-n", "4"}}
+	pmix   = launcher{mpirun.name, append(mpirun.args, "/usr/bin/env", "OMPI_COMM_WORLD_LOCAL_SIZE=1")} // as on four hosts
 )
 
 // launch runs a command by a launcher, with more variables in the environment, and returns what it printed and its exit status. It skips the test where there
@@ -95,8 +96,8 @@ func (l launcher) ends(t *testing.T, program string) {
 	l.endsWith(t, program, "kill", 0, "")
 }
 
-// Open MPI's launcher serves PMIx.
-func TestMpirun(t *testing.T) {
-	mpirun.passes(t, standardProgram(t, "launched.c"))
-	mpirun.passes(t, standardProgram(t, "messages.c"))
-}
+// Open MPI's launcher serves PMIx, whose client library is loaded where ranks are on several hosts.
+func TestMpirun(t *testing.T)    { mpirun.passes(t, standardProgram(t, "messages.c")) }
+func TestPMIx(t *testing.T)      { pmix.passes(t, standardProgram(t, "messages.c")) }
+func TestMPICHPMIx(t *testing.T) { pmix.passes(t, mpichProgram(t, "collectives.c")) }
+func TestPMIxEnds(t *testing.T)  { pmix.ends(t, standardProgram(t, "launched.c")) }

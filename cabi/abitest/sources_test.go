@@ -236,3 +236,13 @@ func TestHeader(t *testing.T) {
 		command(t, c[0], append(c[1:], "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"+dir, "-fsyntax-only", "testdata/header.c")...)
 	}
 }
+
+// What the core shares with PMIx's client library is as in its header.
+func TestPMIxLayout(t *testing.T) {
+	compiler, _ := sources(t)
+	headers, err := filepath.Glob("/usr/lib/*/pmix2/include/pmix_common.h")
+	if err != nil || len(headers) == 0 {
+		t.Skipf("there is no header of PMIx (Debian: libpmix-dev): %v", err)
+	}
+	command(t, compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Dir(headers[0]), "-fsyntax-only", "testdata/pmix/layout.c")
+}

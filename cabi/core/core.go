@@ -26,6 +26,9 @@ var (
 	Flush = func() {}
 )
 
+// OpenPMIx opens PMIx's client library. The library around this package sets it.
+var OpenPMIx func(context.Context) (mpilib.ProcessManager, error)
+
 // Thread returns a number of the calling thread, which differs from that of any other. The library
 // around this package sets it.
 var Thread = func() uintptr { return 0 }

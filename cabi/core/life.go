@@ -48,7 +48,7 @@ func join() error {
 	if process.Joined {
 		return nil
 	}
-	w, err := mpilib.Init(background)
+	w, err := mpilib.Init(background, mpilib.WithPMIx(OpenPMIx))
 	if err == nil {
 		world, process.Joined = w, true
 	}

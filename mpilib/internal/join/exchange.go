@@ -22,11 +22,12 @@ import (
 // Exchange is none.
 type Exchange struct {
 	fd     int    // of a process manager with PMI-1; 0: none
-	folder string // of all processes, which are on one host; the launcher removes what it is in
+	pmix   bool   // there is a PMIx server, which Place.OpenPMIx reaches
+	folder string // of all processes if they are on one host; the launcher removes what it is in
 }
 
-// exchangeOf returns what a launcher has for its processes. One with PMIx alone serves them with a library of its own; on one host its folder
-// does as well.
+// exchangeOf returns what a launcher has for its processes. One with PMIx serves them with a library of its own; on one host its folder
+// does as well. Where nothing says how many hosts there are, programs without the library take the folder.
 func exchangeOf(launcher string, lookup func(string) (string, bool)) (x Exchange) {
 	if _, share := lookup(EnvFirst); share { // the others have another launcher
 		return x
@@ -35,9 +36,14 @@ func exchangeOf(launcher string, lookup func(string) (string, bool)) (x Exchange
 	switch {
 	case launcher == "PMI":
 		x.fd, _ = strconv.Atoi(get(pmi.EnvFD))
-	case launcher == "PMIx" && get("OMPI_COMM_WORLD_LOCAL_SIZE") == get("OMPI_COMM_WORLD_SIZE") && get("PMIX_SERVER_TMPDIR") != "":
-		job := sha256.Sum256([]byte(get("PMIX_NAMESPACE")))
-		x.folder = filepath.Join(get("PMIX_SERVER_TMPDIR"), fmt.Sprintf("isthmus-%x", job[:4])) // short, as paths of sockets must be
+	case launcher == "PMIx":
+		here, all := get("OMPI_COMM_WORLD_LOCAL_SIZE"), get("OMPI_COMM_WORLD_SIZE")
+		temp, nodes := get("PMIX_SERVER_TMPDIR"), get("SLURM_STEP_NUM_NODES")
+		x.pmix = here == "" || here != all || temp == ""
+		if several := here != "" && here != all || here == "" && nodes != "" && nodes != "1"; !several && temp != "" {
+			job := sha256.Sum256([]byte(get("PMIX_NAMESPACE")))
+			x.folder = filepath.Join(temp, fmt.Sprintf("isthmus-%x", job[:4])) // short, as paths of sockets must be
+		}
 	}
 	return x
 }
@@ -52,6 +58,14 @@ type Manager interface {
 	Close(ctx context.Context) error
 }
 
+// name begins the job's name.
+func (x Exchange) name() string {
+	if x.pmix {
+		return "pmix"
+	}
+	return "pmi"
+}
+
 // Complete gets the job's key and the way to the other processes by p's Exchange, if it has one: rank 0 makes the key and, if all are on one host and there is
 // no helper, a folder for their sockets. All processes call it; it waits for the others as long as timeout. If it fails it leaves no folder, and the process
 // manager waits for this process's end.
@@ -62,6 +76,8 @@ func (p *Place) Complete(ctx context.Context, timeout time.Duration) error {
 	switch x := p.Exchange; {
 	case x.fd > 0:
 		err = p.byPMI(ctx)
+	case x.pmix && (x.folder == "" || p.OpenPMIx != nil):
+		err = p.byPMIx(ctx)
 	case x.folder != "":
 		err = p.byFolder(ctx)
 	default:
@@ -80,6 +96,25 @@ func (p *Place) byPMI(ctx context.Context) error {
 		return err // not a nil *Client in a Manager
 	}
 	return p.byManager(ctx, c)
+}
+
+// byPMIx takes the folder, if there is one, where the client library cannot be had.
+func (p *Place) byPMIx(ctx context.Context) error {
+	if p.OpenPMIx == nil {
+		return fmt.Errorf("%w: the processes are on several hosts, and this program in Go has no client of PMIx: start it with Hydra or srun --mpi=pmi2, or export %s and %s to every rank",
+			mpi.ErrEnv, jobkey.EnvKey, EnvHelper)
+	}
+	m, err := p.OpenPMIx(ctx)
+	switch {
+	case err == nil:
+		return p.byManager(ctx, m)
+	case p.Exchange.folder == "":
+		return err
+	}
+	if without := p.byFolder(ctx); without != nil {
+		return errors.Join(err, without)
+	}
+	return nil
 }
 
 // Names of texts that the processes leave with the process manager.
@@ -113,7 +148,7 @@ func (p *Place) byManager(ctx context.Context, m Manager) (err error) {
 
 // leaveKey makes the job's key for all, and a folder if they are on one host.
 func (p *Place) leaveKey(ctx context.Context, m Manager) (err error) {
-	if p.Key, err = jobkey.New("pmi"); err != nil {
+	if p.Key, err = jobkey.New(p.Exchange.name()); err != nil {
 		return err
 	}
 	together := p.Helper == ""

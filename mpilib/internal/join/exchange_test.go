@@ -13,18 +13,25 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/pmi"
 )
 
 func TestExchangeOf(t *testing.T) {
 	const pmix = "PMIX_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=n PMIX_SERVER_TMPDIR=/t "
 	for env, want := range map[string]Exchange{
-		"PMI_RANK=0 PMI_SIZE=2 PMI_FD=7":                                          {fd: 7},
-		"PMI_RANK=0 PMI_SIZE=2 PMI_FD=7 ISTHMUS_HELPER=/h":                        {fd: 7},
-		"PMI_RANK=0 PMI_SIZE=2 PMI_FD=7 ISTHMUS_DIR=/d ISTHMUS_JOB_KEY=K":         {},
-		"PMI_RANK=0 PMI_SIZE=1 PMI_FD=7":                                          {}, // there is none to agree with
-		pmix + "OMPI_COMM_WORLD_LOCAL_SIZE=2":                                     {folder: "/t/isthmus-1b16b1df"},
-		pmix + "OMPI_COMM_WORLD_LOCAL_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h": {},
-		pmix + "OMPI_COMM_WORLD_LOCAL_SIZE=2 PMI_FD=7 ISTHMUS_HELPER=/h":          {folder: "/t/isthmus-1b16b1df"},
+		"PMI_RANK=0 PMI_SIZE=2 PMI_FD=7":                                  {fd: 7},
+		"PMI_RANK=0 PMI_SIZE=2 PMI_FD=7 ISTHMUS_HELPER=/h":                {fd: 7},
+		"PMI_RANK=0 PMI_SIZE=2 PMI_FD=7 ISTHMUS_DIR=/d ISTHMUS_JOB_KEY=K": {},
+		"PMI_RANK=0 PMI_SIZE=1 PMI_FD=7":                                  {}, // there is none to agree with
+		pmix + "OMPI_COMM_WORLD_LOCAL_SIZE=2":                             {folder: "/t/isthmus-1b16b1df"},
+		pmix:                                                              {folder: "/t/isthmus-1b16b1df", pmix: true},
+		pmix + "SLURM_STEP_NUM_NODES=1":                                   {folder: "/t/isthmus-1b16b1df", pmix: true},
+		pmix + "SLURM_STEP_NUM_NODES=2":                                   {pmix: true},
+		pmix + "OMPI_COMM_WORLD_LOCAL_SIZE=1":                             {pmix: true},
+		"PMIX_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=n": {pmix: true},
+		pmix + "OMPI_COMM_WORLD_LOCAL_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h":          {},
+		pmix + "OMPI_COMM_WORLD_LOCAL_SIZE=2 PMI_FD=7 ISTHMUS_HELPER=/h":                   {folder: "/t/isthmus-1b16b1df"},
 	} {
 		p, err := FromEnvironment(environment(env))
 		if err != nil || p.Exchange != want {
@@ -32,7 +39,7 @@ func TestExchangeOf(t *testing.T) {
 		}
 	}
 	for _, env := range []string{
-		"PMI_RANK=0 PMI_SIZE=2", "PMI_RANK=0 PMI_SIZE=2 PMI_FD=x", pmix, pmix + "OMPI_COMM_WORLD_LOCAL_SIZE=1",
+		"PMI_RANK=0 PMI_SIZE=2", "PMI_RANK=0 PMI_SIZE=2 PMI_FD=x",
 		"PMI_RANK=0 PMI_SIZE=2 PMI_FD=7 ISTHMUS_FIRST_RANK=2 ISTHMUS_SIZE=4",
 	} {
 		if p, err := FromEnvironment(environment(env)); err == nil {
@@ -198,6 +205,38 @@ func TestFailedCompleteLeavesNothing(t *testing.T) {
 	defer leave(t, all...)
 	if left, err := os.ReadDir(room); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// By PMIx it is the same. Without its library processes on one host take the folder, and those of several say what to do.
+func TestCompleteByPMIx(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	fds := processManager(t, 3, "", "")
+	open := func(rank int) func(context.Context) (Manager, error) {
+		return func(ctx context.Context) (Manager, error) { return pmi.Dial(ctx, fds[rank]) }
+	}
+	all, err := complete(t.Context(), 3, func(rank int) *Place { return &Place{Exchange: Exchange{pmix: true}, OpenPMIx: open(rank)} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOneKey(t, all)
+	if key := all[0].Key.String(); !strings.HasPrefix(key, "pmix:") {
+		t.Errorf("the key begins with %.8s", key)
+	}
+	leave(t, all...)
+
+	broken := func(context.Context) (Manager, error) { return nil, errors.New("no library") }
+	folder := filepath.Join(t.TempDir(), "f")
+	all, err = complete(t.Context(), 2, func(int) *Place { return &Place{Exchange: Exchange{pmix: true, folder: folder}, OpenPMIx: broken} })
+	if err != nil || all[1].Dir != folder {
+		t.Errorf("%s, %v", all[1].Dir, err)
+	}
+	wantOneKey(t, all)
+	for want, open := range map[string]func(context.Context) (Manager, error){"no library": broken, "this program in Go has no client of PMIx": nil} {
+		_, err := complete(t.Context(), 2, func(int) *Place { return &Place{Exchange: Exchange{pmix: true}, OpenPMIx: open} })
+		if err == nil || strings.Count(err.Error(), want) != 2 {
+			t.Errorf("%v, want %q of each", err, want)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ package join
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"os"
@@ -68,7 +69,8 @@ type Place struct {
 	// Exchange is how the processes get Key, and Dir unless there is a Helper, from rank 0, as another launcher has
 	// started them without. See Complete.
 	Exchange Exchange
-	manager  Manager // by which Complete has got it; nil: none
+	OpenPMIx func(context.Context) (Manager, error) // by PMIx's client library, which is in C; nil: this program has none
+	manager  Manager                                // by which Complete has got it; nil: none
 
 	// Spares is how many process numbers the job has beyond Size. Those of Replacements were given to
 	// processes so far: number Size+i goes on with rank Replacements[i], which was lost. A Rank from Size on
