@@ -96,6 +96,24 @@ func (l launcher) ends(t *testing.T, program string) {
 	l.endsWith(t, program, "kill", 0, "")
 }
 
+// What users set for the library that a program was compiled for is named, once in a job.
+func TestSettings(t *testing.T) {
+	program := standardProgram(t, "launched.c")
+	for _, c := range []struct {
+		l    launcher
+		env  []string
+		says string
+	}{
+		{hydra, []string{"MPIR_CVAR_ODD_EVEN_CLIQUES=1", "UCX_TLS=tcp"}, "MPIR_CVAR_ODD_EVEN_CLIQUES, UCX_TLS"},
+		{launcher{mpirun.name, append([]string{"--mca", "btl", "tcp,self"}, mpirun.args...)}, nil, "OMPI_MCA_btl"},
+	} {
+		out, complaints, status := c.l.launch(t, c.env, program)
+		if want := "isthmus: settings of other MPI libraries are ignored: " + c.says + "\n"; status != 0 || out != "passed by 4\n" || complaints != want {
+			t.Errorf("%s: status %d, %q, %q, want %q", c.l.name, status, out, complaints, want)
+		}
+	}
+}
+
 // Open MPI's launcher serves PMIx, whose client library is loaded where ranks are on several hosts.
 func TestMpirun(t *testing.T)    { mpirun.passes(t, standardProgram(t, "messages.c")) }
 func TestPMIx(t *testing.T)      { pmix.passes(t, standardProgram(t, "messages.c")) }

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -49,10 +51,14 @@ func join() error {
 		return nil
 	}
 	w, err := mpilib.Init(background, mpilib.WithPMIx(OpenPMIx))
-	if err == nil {
-		world, process.Joined = w, true
+	if err != nil {
+		return err
 	}
-	return err
+	world, process.Joined = w, true
+	if said := ignoredSettings(os.Environ()); said != "" && w.Comm().Rank() == 0 {
+		fmt.Fprintln(os.Stderr, "isthmus: "+said)
+	}
+	return nil
 }
 
 // leave leaves the world. The process is locked.
