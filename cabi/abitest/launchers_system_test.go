@@ -83,6 +83,8 @@ func TestMPICHHydra(t *testing.T) {
 	nodes.passes(t, mpichProgram(t, "collectives.c"))
 }
 
+func TestOpenMPIHydra(t *testing.T) { hydra.passes(t, openMPIProgram(t, "launched.c")) }
+
 // The launcher ends a job of which one process has failed or aborted it, and has its status if that asked for it.
 func TestHydraEnds(t *testing.T)      { hydra.ends(t, standardProgram(t, "launched.c")) }
 func TestMPICHHydraEnds(t *testing.T) { hydra.ends(t, mpichProgram(t, "launched.c")) }
@@ -114,10 +116,13 @@ func TestSettings(t *testing.T) {
 }
 
 // Open MPI's launcher serves PMIx, whose client library is loaded where ranks are on several hosts.
-func TestMpirun(t *testing.T)    { mpirun.passes(t, standardProgram(t, "messages.c")) }
-func TestPMIx(t *testing.T)      { onTwoNodes(t).passes(t, standardProgram(t, "messages.c")) }
-func TestMPICHPMIx(t *testing.T) { onTwoNodes(t).passes(t, mpichProgram(t, "collectives.c")) }
-func TestPMIxEnds(t *testing.T)  { onTwoNodes(t).ends(t, standardProgram(t, "launched.c")) }
+func TestMpirun(t *testing.T)        { mpirun.passes(t, standardProgram(t, "messages.c")) }
+func TestOpenMPIMpirun(t *testing.T) { mpirun.passes(t, openMPIProgram(t, "messages.c")) }
+func TestPMIx(t *testing.T)          { onTwoNodes(t).passes(t, standardProgram(t, "messages.c")) }
+func TestMPICHPMIx(t *testing.T)     { onTwoNodes(t).passes(t, mpichProgram(t, "collectives.c")) }
+func TestOpenMPIPMIx(t *testing.T)   { onTwoNodes(t).passes(t, openMPIProgram(t, "collectives.c")) }
+func TestOpenMPIEnds(t *testing.T)   { mpirun.ends(t, openMPIProgram(t, "launched.c")) }
+func TestPMIxEnds(t *testing.T)      { onTwoNodes(t).ends(t, standardProgram(t, "launched.c")) }
 
 // onTwoNodes returns mpirun with a daemon of its own for a second node, which is here, too: that node's name is known to the command only that
 // starts the daemon there.
