@@ -92,8 +92,8 @@ func (p *Place) Complete(ctx context.Context, timeout time.Duration) error {
 
 func (p *Place) byPMI(ctx context.Context) error {
 	c, err := pmi.Dial(ctx, p.Exchange.fd)
-	if err != nil {
-		return err // not a nil *Client in a Manager
+	if err != nil { // not a nil *Client in a Manager
+		return fmt.Errorf("%w; a program that a rank starts is a world of its own with %s=%s", err, EnvLauncher, noLauncher)
 	}
 	return p.byManager(ctx, c)
 }

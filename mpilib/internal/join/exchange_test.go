@@ -189,6 +189,23 @@ func TestCompleteByManagerWithHelpers(t *testing.T) {
 	leave(t, all...)
 }
 
+// A child of a rank inherits the variables, and no descriptor.
+func TestCompleteOfChild(t *testing.T) {
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	fd, err := syscall.Dup(int(file.Fd())) // which Complete closes
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Place{Rank: 1, Size: 2, Exchange: Exchange{fd: fd}}
+	if err := p.Complete(t.Context(), time.Minute); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("PMI_FD=%d", fd)) || !strings.Contains(err.Error(), "with ISTHMUS_LAUNCHER=none") {
+		t.Error(err)
+	}
+}
+
 // A start that fails leaves no folder.
 func TestFailedCompleteLeavesNothing(t *testing.T) {
 	room, err := os.MkdirTemp("/tmp", "j") // short, as paths of sockets must be
