@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -36,6 +37,10 @@ func main() {
 		d.Category = "daemons"
 		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus ", 1)
 		app.Commands = append(app.Commands, d)
+	}
+	words, ignored := runjob.WithoutMCA(os.Args)
+	if os.Args = words; len(ignored) > 0 {
+		fmt.Fprintln(os.Stderr, "isthmus: run: Open MPI's parameters are ignored: "+strings.Join(ignored, ", "))
 	}
 	os.Exit(cmdline.Run(app))
 }
