@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,4 +144,43 @@ func hostname(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// Debian's programs of both libraries are started by the launcher of their own as they are: NetPIPE, and a tester of ScaLAPACK's.
+func TestDebianPrograms(t *testing.T) {
+	for _, c := range []struct {
+		l       launcher
+		program string
+		args    []string
+		says    []string
+	}{
+		{hydra.of(2), "/usr/bin/NPmpich2", netpipe, []string{"48 bytes"}},
+		{mpirun.of(2), "/usr/bin/NPopenmpi", netpipe, []string{"48 bytes"}},
+		{hydra, "/usr/lib/*/scalapack/mpich-tests/PBLAS/dpb1tst", nil, []string{"PDNRM2           16        16        0       0", "End of Tests."}},
+		{mpirun, "/usr/lib/*/scalapack/openmpi-tests/PBLAS/dpb1tst", nil, []string{"PDNRM2           16        16        0       0", "End of Tests."}},
+	} {
+		t.Run(c.l.name+"/"+filepath.Base(c.program), func(t *testing.T) {
+			found, err := filepath.Glob(c.program)
+			if err != nil || len(found) == 0 {
+				t.Skipf("there is no %s (Debian: netpipe-mpich2, netpipe-openmpi, scalapack-mpi-test): %v", c.program, err)
+			}
+			words := append([]string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, filepath.Dir(found[0]), found[0]}, c.args...) // where its input is
+			out, complaints, status := c.l.launch(t, []string{"UCX_TLS=all"}, words...)
+			for _, says := range append(c.says, "isthmus: settings of other MPI libraries are ignored: UCX_TLS\n") { // so it is our library
+
+				if status != 0 || !strings.Contains(out+complaints, says) {
+					t.Errorf("status %d, want %q in\n%s%s", status, says, out, complaints)
+				}
+			}
+		})
+	}
+}
+
+// netpipe has NetPIPE stop early, and write no file.
+var netpipe = []string{"-u", "48", "-o", os.DevNull}
+
+// of returns l with another number of ranks.
+func (l launcher) of(ranks int) launcher {
+	l.args = append(slices.Clone(l.args[:len(l.args)-1]), strconv.Itoa(ranks))
+	return l
 }
