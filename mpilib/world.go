@@ -307,8 +307,9 @@ func (w *World) finalize(ctx context.Context) error {
 }
 
 // Abort asks the process manager of another launcher that has started this process (PMI, PMIx) to end all processes of the
-// job with an exit status (MPI_Abort), before the caller ends this one. `isthmus run` need not be asked: it ends a job when one of its processes fails.
-func (w *World) Abort(status int) error { return w.config.place.Abort(status) }
+// job with an exit status (MPI_Abort), and returns whether there is one: it then ends this process, too. Otherwise the caller does so:
+// `isthmus run` ends a job when one of its processes fails.
+func (w *World) Abort(status int) (asked bool, err error) { return w.config.place.Abort(status) }
 
 // endBackground runs before the world closes: the attributes of Self are deleted first (MPI-4.1,
 // section 11.2.4).

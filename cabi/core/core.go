@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
@@ -121,16 +122,24 @@ func Abort(_ uintptr, code int32) int32 {
 	return success
 }
 
-// endJob ends the job with a status, by way of this process.
+// endJob ends the job with a status, by way of this process. A launcher that is asked to ends this process, too: if this one exited at once, the others
+// would see it fail, and the launcher might see first what they exit with for that.
 func endJob(status int) {
-	Flush() // before the launcher, told by Abort, kills this process
+	Flush() // before the launcher kills this process
 	if world != nil {
-		if err := world.Abort(status); err != nil {
-			fmt.Fprintf(os.Stderr, "isthmus: %sthe launcher was not told to end the job: %v\n", place(), err)
+		asked, err := world.Abort(status)
+		switch {
+		case err != nil:
+			fmt.Fprintf(os.Stderr, "isthmus: %sthe launcher was not asked to end the job: %v\n", place(), err)
+		case asked:
+			time.Sleep(maxEnd)
 		}
 	}
 	Exit(status)
 }
+
+// maxEnd bounds the wait for a launcher that is to end this process.
+const maxEnd = 5 * time.Second
 
 // fatal ends the process with an error.
 func fatal(call string, err error) int32 {

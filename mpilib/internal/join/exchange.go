@@ -276,13 +276,25 @@ func (p *Place) Leave(ctx context.Context) error {
 	return p.manager.Close(ctx)
 }
 
-// Abort asks the process manager, if there is one, to end all processes of the job.
-func (p *Place) Abort(status int) error {
-	if p.manager == nil {
-		return nil
+// Abort asks the process manager, if there is one, to end all processes of the job, and returns whether it was asked. One with PMIx that was not needed before
+// is opened for that.
+func (p *Place) Abort(status int) (asked bool, err error) {
+	m := p.manager
+	if m == nil && p.Exchange.folder != "" && p.OpenPMIx != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), maxAbort)
+		defer cancel()
+		if m, err = p.OpenPMIx(ctx); err != nil {
+			return false, nil // the launcher sees the status of this process
+		}
 	}
-	return p.manager.Abort(status)
+	if m == nil {
+		return false, nil
+	}
+	return true, m.Abort(status)
 }
+
+// maxAbort bounds how long a process that fails opens PMIx.
+const maxAbort = 5 * time.Second
 
 func (p *Place) removeFolder() {
 	if p.Exchange != (Exchange{}) && p.Dir != "" && p.Dir != p.Exchange.folder {

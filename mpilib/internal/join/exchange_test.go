@@ -84,6 +84,8 @@ func processManager(t *testing.T, n int, swap, by string) (fds []int) {
 				}
 			case "cmd=finalize":
 				fmt.Fprintln(conn, "cmd=finalize_ack")
+			case "cmd=abort":
+				conn.Close() // the test waits for no process's end
 			}
 			mu.Unlock()
 		}
@@ -290,5 +292,37 @@ func TestCompleteWithoutRank0(t *testing.T) {
 	p := &Place{Rank: 1, Size: 2, Exchange: Exchange{folder: filepath.Join(t.TempDir(), "f")}}
 	if err := p.Complete(t.Context(), 10*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 0 has not left it") {
 		t.Error(err)
+	}
+}
+
+// A job that found its folder opens PMIx to be ended; without its library the exit status has to do.
+func TestAbort(t *testing.T) {
+	fds := processManager(t, 2, "", "")
+	opened := 0
+	open := func(ctx context.Context) (Manager, error) {
+		opened++
+		return pmi.Dial(ctx, fds[opened-1])
+	}
+	broken := func(context.Context) (Manager, error) { return nil, errors.New("no library") }
+	for _, c := range []struct {
+		place Place
+		asked bool
+	}{
+		{Place{Exchange: Exchange{folder: "/f"}, OpenPMIx: open}, true},
+		{Place{Exchange: Exchange{folder: "/f"}, OpenPMIx: broken}, false},
+		{Place{Exchange: Exchange{folder: "/f"}}, false},
+		{Place{OpenPMIx: open}, false},
+	} {
+		if asked, err := c.place.Abort(7); asked != c.asked || err != nil {
+			t.Errorf("%+v: %v, %v", c.place.Exchange, asked, err)
+		}
+	}
+	m, err := open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Place{manager: m}
+	if asked, err := p.Abort(7); !asked || err != nil || opened != 2 {
+		t.Errorf("%v, %v, opened %d", asked, err, opened)
 	}
 }
