@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/cmd/internal/compile"
 	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
@@ -19,7 +20,7 @@ import (
 )
 
 // suiteName is the argument after which this program has the commands of isthmus that the lab
-// starts: the daemons, and run. Some of its own commands have the same names.
+// starts: the daemons, run and cc. Some of its own commands have the same names.
 const suiteName = "isthmus"
 
 // suiteCommand is "isthmus-lab isthmus". The many flags of daemons are made only where they are wanted: ranks are processes of this program, too.
@@ -28,7 +29,7 @@ func suiteCommand(args []string) *cli.Command {
 	if !slices.Contains(args, suiteName) {
 		return c
 	}
-	all := []*cli.Command{runjob.Command()}
+	all := append(compile.Commands(), runjob.Command())
 	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command(), starter.Command()} {
 		d.Category = "daemons"
 		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus-lab "+suiteName+" ", 1)

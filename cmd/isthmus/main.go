@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/broker"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/cmd/internal/compile"
 	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
@@ -32,7 +33,7 @@ func main() {
 			movedCommand("demo"), movedCommand("lab"), movedCommand("bench"), movedCommand("example"),
 		},
 	}
-	app.Commands = append(app.Commands, compilerCommands()...)
+	app.Commands = append(app.Commands, compile.Commands()...)
 	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command(), starter.Command()} {
 		d.Category = "daemons"
 		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus ", 1)

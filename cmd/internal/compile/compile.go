@@ -1,4 +1,5 @@
-package main
+// Package compile has "isthmus cc" and "isthmus cxx". It keeps no state.
+package compile
 
 import (
 	"cmp"
@@ -26,8 +27,8 @@ type compiler struct {
 
 var compilers = []compiler{{"cc", "C", "CC", "cc"}, {"cxx", "C++", "CXX", "c++"}}
 
-// compilerCommands are "isthmus cc" and its like.
-func compilerCommands() (all []*cli.Command) {
+// Commands are "isthmus cc" and its like.
+func Commands() (all []*cli.Command) {
 	for _, k := range compilers {
 		all = append(all, &cli.Command{
 			Name:      k.command,
