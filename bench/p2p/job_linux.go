@@ -8,12 +8,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench/peermpi"
 	"github.com/isthmus-grid/isthmus/bench/runner"
+	"github.com/isthmus-grid/isthmus/cabi/build"
+	"github.com/isthmus-grid/isthmus/internal/job/cprogram"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 	"github.com/isthmus-grid/isthmus/mpilib"
@@ -31,38 +34,47 @@ type implementation interface {
 	start(ctx context.Context, s *scenario, w *runner.Wire) ([]*runner.Process, error)
 }
 
-// ours are ranks that use mpilib.
+// ours are ranks that use our library: mpilib, or that for C.
 type ours struct {
-	self   []string
-	folder string // for the sockets of ranks at one host
+	title   string
+	argv    []string
+	folder  string // for the sockets of ranks at one host
+	helpers *runner.FakeHelpers
 }
 
-func (o *ours) name() string { return nameOurs }
+func (o *ours) name() string { return o.title }
 
 func (o *ours) start(ctx context.Context, s *scenario, w *runner.Wire) (all []*runner.Process, err error) {
+	if s.mode == modeSingleton {
+		return startOne(ctx, w, runner.Command{Args: s.program(o.argv...)})
+	}
 	key, err := jobkey.New("bench")
 	if err != nil {
 		return nil, err
 	}
 	hosts := []*star.Space{w.Left}
-	role := "environment"
 	env := []string{fmt.Sprintf("%s=%d", mpilib.EnvSize, s.ranks), mpilib.EnvJobKey + "=" + key.String()}
 	if s.apart {
 		hosts = append(hosts, w.Right)
-		role = fmt.Sprintf("tcp %v %v", runner.LeftAddr, runner.RightAddr)
 	} else {
-		env = append(env, mpilib.EnvDir+"="+filepath.Join(o.folder, s.name))
+		env = append(env, mpilib.EnvDir+"="+o.folder)
 	}
 	for number := range s.ranks {
-		cpu := 1
-		if !s.oneCPU {
-			cpu += number
-		}
-		p, err := runner.Start(ctx, hosts[number%len(hosts)], runner.Command{
-			Args: append(o.self[:len(o.self):len(o.self)], role),
+		c := runner.Command{
+			Args: s.program(o.argv...),
 			Env:  append(env[:len(env):len(env)], fmt.Sprintf("%s=%d", mpilib.EnvRank, number)),
-			CPU:  cpu, Apart: s.apart,
-		})
+			CPU:  1, Apart: s.apart,
+		}
+		if s.apart {
+			c.Env = append(c.Env, mpilib.EnvHelper+"="+o.helpers.Socket(number))
+		}
+		switch {
+		case s.mode == modeThreads: // which bind themselves
+			c.CPU = 0
+		case !s.oneCPU:
+			c.CPU += number
+		}
+		p, err := runner.Start(ctx, hosts[number%len(hosts)], c)
 		if err != nil {
 			return all, err
 		}
@@ -70,6 +82,40 @@ func (o *ours) start(ctx context.Context, s *scenario, w *runner.Wire) (all []*r
 	}
 	return all, nil
 }
+
+// program returns the command line of a rank's program.
+func (s *scenario) program(argv ...string) []string {
+	if s.mode != "" {
+		argv = append(slices.Clone(argv), s.mode)
+	}
+	return argv
+}
+
+// startOne starts a job of one process.
+func startOne(ctx context.Context, w *runner.Wire, c runner.Command) ([]*runner.Process, error) {
+	p, err := runner.Start(ctx, w.Left, c)
+	if err != nil {
+		return nil, err
+	}
+	return []*runner.Process{p}, nil
+}
+
+// compileC compiles the program in C with "isthmus cc", and the libraries that are installed or, within the module, made now.
+func compileC(ctx context.Context, compiler []string, folder string) (path string, err error) {
+	libraries, err := cprogram.Folder()
+	if err != nil {
+		libraries = filepath.Join(folder, "mpi")
+		err = build.Libraries(ctx, libraries)
+	}
+	if err != nil {
+		return "", fmt.Errorf("making the libraries for C programs: %w; run it within the module and with a C compiler, or %s", err, cprogram.Next)
+	}
+	arguments := append([]string{cprogram.Env + "=" + libraries}, compiler...)
+	return runner.Compile(ctx, "env", folder, nameC, cSource, append(arguments, threadsFlag)...)
+}
+
+// threadsFlag is what compilers want for a program with threads.
+const threadsFlag = "-pthread"
 
 // A foreign implementation is an MPI that is installed.
 type foreign struct {
@@ -81,17 +127,16 @@ type foreign struct {
 func (f *foreign) name() string { return f.MPI.Name }
 
 func (f *foreign) start(ctx context.Context, s *scenario, w *runner.Wire) ([]*runner.Process, error) {
+	if s.mode == modeSingleton {
+		return startOne(ctx, w, runner.Command{Args: s.program(f.Path)})
+	}
 	args := append(f.LaunchAt(f.hosts[0]), "-np", strconv.Itoa(s.ranks))
-	args = append(append(args, f.args(f, s)...), f.Path)
-	c := runner.Command{Args: args}
+	args = append(args, f.args(f, s)...)
+	c := runner.Command{Args: append(args, s.program(f.Path)...)}
 	if s.oneCPU {
 		c.CPU = 1
 	} // else each rank binds itself
-	p, err := runner.Start(ctx, w.Left, c)
-	if err != nil {
-		return nil, err
-	}
-	return []*runner.Process{p}, nil
+	return startOne(ctx, w, c)
 }
 
 // mpis are the other MPIs, and their arguments for a scenario.
@@ -152,8 +197,9 @@ func hostsOf(w *runner.Wire) (hosts []peermpi.Host, err error) {
 // joinBound is the timeout for a job's start.
 const joinBound = 30 * time.Second
 
-// orderBound is the timeout of an order: many times what the slowest takes.
-const orderBound = time.Minute
+// orderBound is the timeout of an order: many times what the slowest takes. On a busy machine hops of threads are a thousand times
+// as long as in the count that determined their number.
+const orderBound = 5 * time.Minute
 
 // A job is an implementation's ranks.
 type job struct {

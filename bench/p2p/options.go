@@ -11,9 +11,11 @@ import (
 
 // Options say how to measure.
 type Options struct {
-	// Self is the command line that runs this program as a rank (Part), less
-	// Part's role. Element 0 is a path.
-	Self []string
+	Self []string // the command line that runs this program as a rank (Part); element 0 is a path
+
+	// Compiler is the command line of "isthmus cc", if programs in C that use our library are to be
+	// measured (bench abi) in place of those in Go (bench p2p).
+	Compiler []string
 
 	Peers  []string       // implementations to compare with, of PeerNames; those that are not installed are skipped
 	Only   *regexp.Regexp // rows to print, by SCENARIO/FIGURE/SIZE/IMPLEMENTATION; nil is all
@@ -26,9 +28,18 @@ type Options struct {
 // The names of the implementations in rows and orders.
 const (
 	nameOurs    = "isthmus"
+	nameC       = "isthmus-c" // ours for programs in C
 	nameOpenMPI = "openmpi"
 	nameMPICH   = "mpich"
 )
+
+// suite returns what is measured.
+func (o *Options) suite() *suite {
+	if len(o.Compiler) > 0 {
+		return &programs
+	}
+	return &messages
+}
 
 // PeerNames returns the implementations that ours can be compared with.
 func PeerNames() []string { return []string{nameOpenMPI, nameMPICH} }

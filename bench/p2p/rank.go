@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,7 +27,14 @@ import (
 //	barrier 0 COUNT      all ranks wait for each other
 //
 // It answers "ok NS CPUS": how long one of COUNT takes, and the processor time of all ranks during the
-// order, divided by its duration. Before the measurement everything is done a tenth as often, a stream
+// order, divided by its duration. Ranks in C know more orders:
+//
+//	gaps SIZE COUNT      a message goes from rank 0 to rank 1 and back, each time after both have computed
+//	threads SIZE COUNT   a message goes from the only rank's thread to another of its threads and back
+//	init 0 1             nothing; NS is how long the start took until the end of MPI_Init
+//	memory 0 1           nothing; in place of NS, the resident memory after MPI_Init in KiB
+//
+// Before the measurement everything is done a tenth as often, a stream
 // once. Except for a stream the time is that of the median of 20 blocks of the COUNT. If messages have
 // a first and a last byte, both must arrive. Messages to one rank share a buffer, as in the OSU
 // benchmarks.
@@ -38,6 +43,10 @@ const (
 	orderStream  = "stream"
 	orderRing    = "ring"
 	orderBarrier = "barrier"
+	orderGaps    = "gaps"
+	orderThreads = "threads"
+	orderInit    = "init"
+	orderMemory  = "memory"
 )
 
 const (
@@ -48,18 +57,8 @@ const (
 )
 
 // Part runs a rank of ours in this process, according to the environment (ISTHMUS_RANK and so on).
-// Its role says how it reaches the others: "environment", as any program does, or "tcp" and the
-// address of each rank's host.
-func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err error) {
-	var options []mpilib.Option
-	if role != "environment" {
-		option, err := reachByTCP(strings.Fields(role))
-		if err != nil {
-			return fmt.Errorf("bench p2p: a rank's role %q: %w", role, err)
-		}
-		options = append(options, option)
-	}
-	w, err := mpilib.Init(ctx, options...)
+func Part(ctx context.Context, in io.Reader, out io.Writer) (err error) {
+	w, err := mpilib.Init(ctx)
 	if err != nil {
 		return fmt.Errorf("bench p2p: %w", err)
 	}
@@ -72,28 +71,6 @@ func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err er
 		return fmt.Errorf("bench p2p: rank %d of %d: %w", r.comm.Rank(), r.comm.Size(), err)
 	}
 	return nil
-}
-
-// tcpPort is where each rank listens at its host, which has no other.
-const tcpPort = 7700
-
-func reachByTCP(words []string) (mpilib.Option, error) {
-	if len(words) < 2 || words[0] != "tcp" {
-		return nil, errors.New(`want "environment", or "tcp" and addresses`)
-	}
-	var hosts []netip.Addr
-	for _, word := range words[1:] {
-		a, err := netip.ParseAddr(word)
-		if err != nil {
-			return nil, err
-		}
-		hosts = append(hosts, a)
-	}
-	number, err := strconv.Atoi(os.Getenv(mpilib.EnvRank))
-	if err != nil || number < 0 || number >= len(hosts) {
-		return nil, fmt.Errorf("%s=%q with %d hosts", mpilib.EnvRank, os.Getenv(mpilib.EnvRank), len(hosts))
-	}
-	return runner.TCPProcess{Hosts: hosts, Port: tcpPort, Number: number, Size: len(hosts)}.Join()
 }
 
 // A rank carries out orders.

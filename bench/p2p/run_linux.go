@@ -27,19 +27,20 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if o.For == 0 {
 		o.For = 100 * time.Millisecond
 	}
-	r := &run{Options: o, report: bench.Report{W: w, JSON: o.JSON}}
+	r := &run{Options: o, suite: o.suite(), report: bench.Report{W: w, JSON: o.JSON}}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.prepare(ctx); err != nil {
-		return fmt.Errorf("bench p2p: %w", err)
+		return fmt.Errorf("bench %s: %w", r.suite.name, err)
 	}
-	runner.WarnIfBusy(r.Err, "bench p2p")
-	for i := range scenarios {
-		if err := r.scenario(ctx, &scenarios[i]); err != nil {
-			return fmt.Errorf("bench p2p: %w", errors.Join(err, r.report.End()))
+	runner.WarnIfBusy(r.Err, "bench "+r.suite.name)
+	for i := range r.suite.scenarios {
+		if err := r.scenario(ctx, &r.suite.scenarios[i]); err != nil {
+			return fmt.Errorf("bench %s: %w", r.suite.name, errors.Join(err, r.report.End()))
 		}
 	}
 	if len(r.report.Rows) == 0 {
-		return fmt.Errorf("bench p2p: no row matches %q; rows are called like %s", o.Only, key(&scenarios[0], scenarios[0].figures[0], nameOurs))
+		first := &r.suite.scenarios[0]
+		return fmt.Errorf("bench %s: no row matches %q; rows are called like %s", r.suite.name, o.Only, key(first, first.figures[0], r.suite.subject))
 	}
 	return r.report.End()
 }
@@ -47,9 +48,11 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 // A run is one call of Run.
 type run struct {
 	Options
+	suite           *suite
 	folder          string // of programs and sockets
 	wire            *runner.Wire
-	congestion      string // in use between the hosts
+	helpers         *runner.FakeHelpers // of ours
+	congestion      string              // in use between the hosts
 	implementations []implementation
 	report          bench.Report
 }
@@ -66,7 +69,17 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if r.congestion, err = r.wire.SetCongestion("cubic", "reno"); err != nil {
 		return err
 	}
-	r.implementations = []implementation{&ours{self: r.Self, folder: r.folder}}
+	if r.helpers, err = runner.NewFakeHelpers(r.wire, r.folder); err != nil {
+		return err
+	}
+	if r.suite.subject == nameC {
+		program, err := compileC(ctx, r.Compiler, r.folder)
+		if err != nil {
+			return err
+		}
+		r.implementations = []implementation{&ours{nameC, []string{program}, r.folder, r.helpers}}
+	}
+	r.implementations = append(r.implementations, &ours{nameOurs, r.Self, r.folder, r.helpers})
 	hosts, err := hostsOf(r.wire)
 	if err != nil {
 		return err
@@ -75,10 +88,10 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		if !slices.Contains(r.Peers, m.Name) {
 			continue
 		}
-		p, err := peermpi.Install(ctx, m.MPI, r.folder, cSource, hosts)
+		p, err := peermpi.Install(ctx, m.MPI, r.folder, cSource, hosts, threadsFlag)
 		switch {
 		case errors.Is(err, peermpi.ErrNotInstalled):
-			fmt.Fprintf(r.Err, "bench p2p: %v: measured without it\n", err)
+			fmt.Fprintf(r.Err, "bench %s: %v: measured without it\n", r.suite.name, err)
 		case err != nil:
 			return err
 		default:
@@ -88,11 +101,14 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-func (r *run) close() error {
+func (r *run) close() (err error) {
+	if r.helpers != nil {
+		err = r.helpers.Close()
+	}
 	if r.wire != nil {
 		r.wire.Close()
 	}
-	return os.RemoveAll(r.folder)
+	return errors.Join(err, os.RemoveAll(r.folder))
 }
 
 // scenario measures all requested figures of s.
@@ -108,12 +124,12 @@ func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 		if len(asked) == 0 {
 			continue
 		}
-		fmt.Fprintf(r.Err, "bench p2p: %s: %s of %d bytes\n", s.name, f.kind, f.size)
+		fmt.Fprintf(r.Err, "bench %s: %s: %s of %d bytes\n", r.suite.name, s.name, f.kind, f.size)
 		runs, err := r.figure(ctx, s, f, needed, jobs)
 		if err != nil {
 			return fmt.Errorf("scenario %s: %s of %d bytes: %w", s.name, f.kind, f.size, err)
 		}
-		more := rows(s, f, runs, asked, r.congestion)
+		more := r.suite.rows(s, f, runs, asked, r.congestion)
 		if err := r.report.Add(more...); err != nil {
 			return err
 		}
@@ -127,24 +143,27 @@ func (r *run) end(s *scenario, name string, j *job) error {
 	err := j.stop()
 	switch {
 	case err == nil:
-	case name == nameOurs:
+	case name == nameOurs || name == nameC:
 		return fmt.Errorf("scenario %s: %s: ending: %w", s.name, name, err)
 	default:
-		fmt.Fprintf(r.Err, "bench p2p: %s: %s did not end as it should: %v\n", s.name, name, err)
+		fmt.Fprintf(r.Err, "bench %s: %s: %s did not end as it should: %v\n", r.suite.name, s.name, name, err)
 	}
 	return nil
 }
 
-// choose returns the implementations whose rows are requested, and those that must run: for ours
+// choose returns the implementations whose rows are requested, and those that must run: for the subject
 // also those that it is compared with.
 func (r *run) choose(s *scenario, f figure) (asked []string, needed []implementation) {
 	for _, c := range r.implementations {
+		if !r.suite.has(s, c.name()) {
+			continue
+		}
 		if r.Only == nil || r.Only.MatchString(key(s, f, c.name())) {
 			asked = append(asked, c.name())
 		}
 	}
 	for _, c := range r.implementations {
-		if slices.Contains(asked, nameOurs) || slices.Contains(asked, c.name()) {
+		if r.suite.has(s, c.name()) && (slices.Contains(asked, r.suite.subject) || slices.Contains(asked, c.name())) {
 			needed = append(needed, c)
 		}
 	}
@@ -154,35 +173,75 @@ func (r *run) choose(s *scenario, f figure) (asked []string, needed []implementa
 // figure measures f with each of needed in turn, r.Repeat times.
 func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []implementation, jobs map[string]*job) (map[string]*series, error) {
 	var cases []func(context.Context) (float64, error)
-	cpus := make(map[string][]float64)
+	runs := make(map[string]*series)
 	for _, c := range needed {
-		name := c.name()
-		if jobs[name] == nil {
-			j, err := newJob(ctx, c, s, r.wire)
-			if err != nil {
-				return nil, fmt.Errorf("starting %s: %w", name, err)
-			}
-			jobs[name] = j
-		}
-		count, err := r.count(s, f, jobs[name])
+		measured, err := r.measurement(ctx, s, f, c, jobs)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", c.name(), err)
 		}
-		cases = append(cases, func(context.Context) (float64, error) {
-			ns, used, err := r.measure(s, f, jobs[name], count)
-			cpus[name] = append(cpus[name], used)
-			return f.value(s, ns), err
+		mine := new(series)
+		runs[c.name()] = mine
+		cases = append(cases, func(ctx context.Context) (float64, error) {
+			answer, cpus, version, err := measured(ctx)
+			mine.cpus, mine.version = append(mine.cpus, cpus), version
+			return f.value(s, answer), err
 		})
 	}
 	values, err := bench.Interleave(ctx, r.Repeat, cases...)
 	if err != nil {
 		return nil, err
 	}
-	runs := make(map[string]*series)
 	for i, c := range needed {
-		runs[c.name()] = &series{values: values[i], cpus: cpus[c.name()], version: jobs[c.name()].version}
+		runs[c.name()].values = values[i]
 	}
 	return runs, nil
+}
+
+// A measurement is an implementation's turn: it measures a figure once.
+type measurement func(context.Context) (answer, cpus float64, version string, err error)
+
+// measurement returns an implementation's turn. Its job is started if there is none yet; of singletons each turn starts several.
+func (r *run) measurement(ctx context.Context, s *scenario, f figure, c implementation, jobs map[string]*job) (measurement, error) {
+	name := c.name()
+	if s.mode == modeSingleton {
+		return func(ctx context.Context) (float64, float64, string, error) { return r.singletons(ctx, s, f, c) }, nil
+	}
+	if jobs[name] == nil {
+		j, err := newJob(ctx, c, s, r.wire)
+		if err != nil {
+			return nil, fmt.Errorf("starting: %w", err)
+		}
+		jobs[name] = j
+	}
+	j := jobs[name]
+	count, err := r.count(s, f, j)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) (float64, float64, string, error) {
+		answer, cpus, err := r.measure(s, f, j, count)
+		return answer, cpus, j.version, err
+	}, nil
+}
+
+// starts is how many singletons a turn starts.
+const starts = 3
+
+// singletons starts singletons one after the other, and returns the medians of what they answer.
+func (r *run) singletons(ctx context.Context, s *scenario, f figure, c implementation) (answer, cpus float64, version string, err error) {
+	var answers, used []float64
+	for range starts {
+		j, err := newJob(ctx, c, s, r.wire)
+		if err != nil {
+			return 0, 0, "", err
+		}
+		answer, cpus, err := r.measure(s, f, j, 1)
+		if err = errors.Join(err, r.end(s, c.name(), j)); err != nil {
+			return 0, 0, "", err
+		}
+		answers, used, version = append(answers, answer), append(used, cpus), j.version
+	}
+	return bench.Median(answers), bench.Median(used), version, nil
 }
 
 // count measures how many of f a job does in r.For. This is also its warm-up.
@@ -193,7 +252,7 @@ func (r *run) count(s *scenario, f figure, j *job) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		count = countFor(d, ns)
+		count = countFor(d, ns+float64(f.between()))
 	}
 	return count, nil
 }

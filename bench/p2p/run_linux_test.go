@@ -5,23 +5,27 @@ package p2p
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/runner"
+	"github.com/isthmus-grid/isthmus/cabi/build"
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // TestMain runs the ranks, and puts the tests into namespaces of their own.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "part" {
-		if err := Part(context.Background(), os.Args[2], os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) == 2 && os.Args[1] == "part" {
+		if err := Part(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -69,6 +73,47 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// The program in C goes through every kind of figure with our library for it, compiled by isthmus cc, and the programs of both peers
+// that are installed through those that are theirs only.
+func TestPrograms(t *testing.T) {
+	if _, err := build.Compiler(t.Context()); errors.Is(err, build.ErrNoCompiler) {
+		t.Skip(err)
+	}
+	compiler := []string{"go", "run", "github.com/isthmus-grid/isthmus/cmd/isthmus", "cc"}
+	rows, told, err := brief(t, Options{Compiler: compiler, Peers: PeerNames(), Only: regexp.MustCompile(`(/(1|16)/isthmus|computing|init_time|thread_hop)`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, row := range rows {
+		if row.Bench != "abi" || row.Value <= 0 {
+			t.Errorf("%+v", row)
+		}
+		seen[fmt.Sprintf("%v/%s/%v", row.Params["scenario"], row.Figure, row.Params["implementation"])] = true
+	}
+	want := []string{
+		"two-nodes/half_round_trip/isthmus-c", "two-nodes/half_round_trip_beside_go/isthmus-c", "two-nodes/half_round_trip/isthmus",
+		"two-nodes/bandwidth/isthmus-c", "two-nodes/bandwidth_beside_go/isthmus-c", "two-nodes/bandwidth/isthmus",
+		"two-nodes/message_rate/isthmus-c", "two-nodes/message_rate_beside_go/isthmus-c", "two-nodes/message_rate/isthmus",
+		"same-node/half_round_trip/isthmus-c", "same-node/bandwidth/isthmus-c",
+		"same-node/message_rate/isthmus-c", "same-node/message_rate_absolute/isthmus-c", "same-node/round_trip_after_computing/isthmus-c",
+		"two-threads/thread_hop/isthmus-c", "oversubscribed/ring_hop/isthmus-c",
+		"singleton/init_time/isthmus-c", "singleton/init_time_absolute/isthmus-c",
+	}
+	for _, m := range mpis {
+		if strings.Contains(told, m.Title+" is not installed") {
+			continue
+		}
+		want = append(want, "same-node/round_trip_after_computing/"+m.Name, "singleton/init_time/"+m.Name)
+		if m.Name == nameOpenMPI {
+			want = append(want, "two-threads/thread_hop/"+m.Name)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("rows of\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // An implementation that is not installed is reported with what to install, and is not a failure.
 func TestNotInstalled(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
@@ -98,14 +143,6 @@ func TestBrokenRank(t *testing.T) {
 	}
 }
 
-func TestBadRoles(t *testing.T) {
-	for _, role := range []string{"", "tcp", "tcp nowhere", "udp 10.77.0.1", "tcp 10.77.0.1"} {
-		if err := Part(t.Context(), role, strings.NewReader(""), new(bytes.Buffer)); err == nil {
-			t.Errorf("role %q was played", role)
-		}
-	}
-}
-
 // A job whose answers come from ranks that did not use the wire is rejected.
 func TestAnotherWayIsNoticed(t *testing.T) {
 	w, err := runner.NewWire()
@@ -117,7 +154,7 @@ func TestAnotherWayIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, j := &run{wire: w}, &job{all: []*runner.Process{p}}
+	r, j := &run{suite: &messages, wire: w}, &job{all: []*runner.Process{p}}
 	if _, _, err := r.measure(&scenario{apart: true}, figure{halfRoundTrip, 1 << 20}, j, 100); err == nil || !strings.Contains(err.Error(), "another way") {
 		t.Error(err)
 	}

@@ -26,7 +26,7 @@ func benchCommand() *cli.Command {
 		Name:  "bench",
 		Usage: "measure performance against a baseline",
 		Subcommands: []*cli.Command{
-			benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchScaleCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(),
+			benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchScaleCommand(), benchLinkCommand(), benchP2PCommand(), benchABICommand(), benchOverlapCommand(),
 			benchTSQRCommand(), benchRay2meshCommand(), benchAIACCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand(), benchReplicasCommand(), benchPaperCommand(),
 		},
 	}
@@ -104,11 +104,21 @@ func benchLinkCommand() *cli.Command {
 // benchP2PCommand is "isthmus-lab bench p2p": messages between ranks, compared with those of Open
 // MPI and MPICH.
 func benchP2PCommand() *cli.Command {
+	return messagesCommand("p2p", "measure latency, bandwidth and rate of messages against Open MPI and MPICH (about four minutes)")
+}
+
+// benchABICommand is "isthmus-lab bench abi": the same of programs in C, and more.
+func benchABICommand() *cli.Command {
+	return messagesCommand("abi", "measure a program in C with our library, Open MPI and MPICH: messages, threads, start (about six minutes)")
+}
+
+// messagesCommand is a command of package p2p.
+func messagesCommand(name, usage string) *cli.Command {
 	var part, only, peers string
 	o := p2p.Options{Err: os.Stderr}
 	return &cli.Command{
-		Name:  "p2p",
-		Usage: "measure latency, bandwidth and rate of messages against Open MPI and MPICH (about four minutes)",
+		Name:  name,
+		Usage: usage,
 		Flags: []cli.Flag{
 			jsonFlag(&o.JSON),
 			&cli.StringFlag{Name: "only", Usage: "print the rows that match `REGEXP`, of SCENARIO/FIGURE/SIZE/IMPLEMENTATION, such as two-nodes/half_round_trip/1/", Destination: &only},
@@ -118,7 +128,7 @@ func benchP2PCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) (err error) {
 			if part != "" {
-				return p2p.Part(c.Context, part, os.Stdin, os.Stdout)
+				return p2p.Part(c.Context, os.Stdin, os.Stdout)
 			}
 			if o.Only, err = repeatAndOnly(c, o.Repeat, only); err != nil {
 				return err
@@ -126,7 +136,14 @@ func benchP2PCommand() *cli.Command {
 			if o.Peers, err = p2p.ParsePeers(peers); err != nil {
 				return mistake(c, fmt.Errorf("--peers: %w", err))
 			}
-			o.Self = selfPart(c)
+			o.Self = append(selfPart(c), "rank")
+			if name == "abi" {
+				self, err := os.Executable()
+				if err != nil {
+					return err
+				}
+				o.Compiler = []string{self, suiteName, "cc"}
+			}
 			return p2p.Run(c.Context, c.App.Writer, o)
 		},
 	}

@@ -51,6 +51,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "p2p", "--repeat=0"}, "bench p2p: --repeat 0: want 1 or more, 5 for reliable figures"},
 		{[]string{"bench", "p2p", "--only=("}, "bench p2p: --only: error parsing regexp: missing closing ): `(`"},
 		{[]string{"bench", "p2p", "--peers=lam"}, "bench p2p: --peers: \"lam\": want some of openmpi, mpich, each once, separated by commas, or none"},
+		{[]string{"bench", "abi", "--peers=isthmus"}, "bench abi: --peers: \"isthmus\": want some of openmpi, mpich, each once, separated by commas, or none"},
 		{[]string{"bench", "replicas", "--class", "D"}, "bench replicas: --class D: want S, W, A or B"},
 		{[]string{"bench", "paper", "--repeat=0"}, "bench paper: --repeat 0: want 1 or more, 5 for reliable figures"},
 		{[]string{"bench", "broker", "--repeat", "0"}, "bench broker: --repeat 0: want 1 or more"},

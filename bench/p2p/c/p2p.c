@@ -1,9 +1,11 @@
-/* What a rank of Open MPI or MPICH does: the same as rank.go, in C. Rank 0
- * takes orders on its standard input and passes them on to the others, which
- * sleep between orders so that they take no CPU from whoever's turn it is.
+/* What a rank does that is compiled with Open MPI, MPICH or our library for C: the same as rank.go, and a few
+ * orders more. Rank 0 takes orders on its standard input and passes them on to the others, which sleep between orders so
+ * that they take no CPU from whoever's turn it is. An argument says that there is but one rank: with two "threads", or
+ * a "singleton" that no launcher has started.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WINDOW = 64, BLOCKS = 20, TAG = 1, ORDER_TAG = 2 };
+enum { WINDOW = 64, BLOCKS = 20, TAG = 1, ORDER_TAG = 2, BACK_TAG = 3 };
+
+static const double COMPUTING = 1e6; /* ns */
 
 struct order {
 	char what[16];
@@ -20,6 +24,8 @@ struct order {
 };
 
 static int rank, ranks;
+static double init_took;      /* in ns, from the start of the program; of a singleton */
+static double init_resident; /* in KiB, after MPI_Init */
 static char *out, *in; /* size bytes each */
 static int size;
 
@@ -43,20 +49,16 @@ static double processor_time(void) /* in ns, of all threads */
 	return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e9 + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e3;
 }
 
-/* bind_to_processor binds this process, and threads that it starts, to the one of the processors that is this
- * rank's. The rank is the launcher's word, since MPI_Init starts threads. */
-static void bind_to_processor(void)
+/* bind_to binds the calling thread, and threads that it starts, to one of the processors that it may use. */
+static void bind_to(int number)
 {
-	const char *number = getenv("OMPI_COMM_WORLD_RANK");
-	if (number == NULL)
-		number = getenv("PMI_RANK");
 	cpu_set_t all, one;
 	CPU_ZERO(&one);
-	if (number == NULL || sched_getaffinity(0, sizeof all, &all) != 0) {
-		fprintf(stderr, "p2p: which rank this is, or its processors, cannot be found out\n");
+	if (sched_getaffinity(0, sizeof all, &all) != 0) {
+		perror("p2p: asking for processors");
 		exit(1);
 	}
-	int left = atoi(number) % CPU_COUNT(&all);
+	int left = number % CPU_COUNT(&all);
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, &all) && left-- == 0)
 			CPU_SET(cpu, &one);
@@ -64,6 +66,48 @@ static void bind_to_processor(void)
 		perror("p2p: binding to a processor");
 		exit(1);
 	}
+}
+
+/* bind_to_processor binds this process to the processor that is this rank's. The rank is the launcher's word, since
+ * MPI_Init starts threads. */
+static void bind_to_processor(void)
+{
+	const char *number = getenv("OMPI_COMM_WORLD_RANK");
+	if (number == NULL)
+		number = getenv("PMI_RANK");
+	if (number == NULL)
+		number = getenv("ISTHMUS_RANK");
+	if (number == NULL) {
+		fprintf(stderr, "p2p: which rank this is cannot be found out\n");
+		exit(1);
+	}
+	bind_to(atoi(number));
+}
+
+/* started returns when this program was started, loading included: it starts itself once more to know. */
+static double started(char **argv)
+{
+	const char *at = getenv("P2P_STARTED");
+	char text[32];
+	if (at != NULL)
+		return atof(at);
+	snprintf(text, sizeof text, "%.0f", now());
+	setenv("P2P_STARTED", text, 1);
+	execv("/proc/self/exe", argv);
+	perror("p2p: starting once more");
+	exit(1);
+}
+
+static double resident(void) /* in KiB */
+{
+	char line[256];
+	double kib = 0;
+	FILE *status = fopen("/proc/self/status", "r");
+	while (status != NULL && fgets(line, sizeof line, status) != NULL)
+		sscanf(line, "VmRSS: %lf", &kib);
+	if (status != NULL)
+		fclose(status);
+	return kib;
 }
 
 static void mark(char m)
@@ -122,13 +166,21 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static double median(double *all, long count)
+{
+	qsort(all, (size_t)count, sizeof all[0], ascending);
+	return (all[(count - 1) / 2] + all[count / 2]) / 2;
+}
+
+static long warm_up(long count) { return count / 10 + 1; }
+
 /* repeated does step count times after a tenth as many to warm up, in up to
  * BLOCKS blocks, and returns the ns of one in the middle block. */
 static double repeated(void (*step)(long), long count)
 {
 	double took[BLOCKS];
 	long blocks = count < BLOCKS ? count : BLOCKS, done = 0;
-	for (long i = 0; i < count / 10 + 1; i++)
+	for (long i = 0; i < warm_up(count); i++)
 		step(i);
 	for (long b = 0; b < blocks; b++) {
 		long until = count * (b + 1) / blocks, first = done;
@@ -137,8 +189,73 @@ static double repeated(void (*step)(long), long count)
 			step(done);
 		took[b] = (now() - start) / (until - first);
 	}
-	qsort(took, (size_t)blocks, sizeof took[0], ascending);
-	return (took[(blocks - 1) / 2] + took[blocks / 2]) / 2;
+	return median(took, blocks);
+}
+
+/* compute keeps the processor busy without a call of MPI. */
+static void compute(double ns)
+{
+	volatile double x = 1;
+	for (double until = now() + ns; now() < until;)
+		for (int i = 0; i < 100; i++)
+			x = x * 1.000001;
+}
+
+/* after_computing returns the ns of a round trip for which both ranks come from computing. */
+static double after_computing(long count)
+{
+	double *took = malloc((size_t)count * sizeof took[0]);
+	if (took == NULL)
+		fail("no memory");
+	trip(0);
+	for (long i = 0; i < count; i++) {
+		compute(COMPUTING);
+		double start = now();
+		trip(i);
+		took[i] = now() - start;
+	}
+	double ns = median(took, count);
+	free(took);
+	return ns;
+}
+
+static void thread_trip(long i)
+{
+	mark((char)i);
+	MPI_Send(out, size, MPI_BYTE, rank, TAG, MPI_COMM_WORLD);
+	MPI_Recv(in, size, MPI_BYTE, rank, BACK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	check((char)i);
+}
+
+/* other_thread sends so many messages back. */
+static void *other_thread(void *count)
+{
+	char *message = malloc((size_t)size + 1);
+	if (message == NULL)
+		fail("no memory");
+	bind_to(1);
+	for (long left = *(long *)count; left > 0; left--) {
+		MPI_Recv(message, size, MPI_BYTE, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Send(message, size, MPI_BYTE, rank, BACK_TAG, MPI_COMM_WORLD);
+	}
+	free(message);
+	return NULL;
+}
+
+/* threads returns the ns of a round trip between two threads of this process. */
+static double threads(long count)
+{
+	long all = count + warm_up(count);
+	pthread_t other;
+	if (pthread_create(&other, NULL, other_thread, &all) != 0)
+		fail("no thread");
+	cpu_set_t before;
+	sched_getaffinity(0, sizeof before, &before);
+	bind_to(0);
+	double ns = repeated(thread_trip, count);
+	sched_setaffinity(0, sizeof before, &before); /* which the next one starts with */
+	pthread_join(other, NULL);
+	return ns;
 }
 
 static void windows(long count)
@@ -181,6 +298,14 @@ static double obey(const struct order *o)
 		return repeated(round_of_ring, o->count);
 	if (strcmp(o->what, "barrier") == 0)
 		return repeated(barrier, o->count);
+	if (strcmp(o->what, "gaps") == 0)
+		return after_computing(o->count);
+	if (strcmp(o->what, "threads") == 0)
+		return threads(o->count);
+	if (strcmp(o->what, "init") == 0)
+		return init_took;
+	if (strcmp(o->what, "memory") == 0)
+		return init_resident;
 	fail("unknown order");
 	return 0;
 }
@@ -206,16 +331,28 @@ static int next_order(struct order *o)
 int main(int argc, char **argv)
 {
 	char version[MPI_MAX_LIBRARY_VERSION_STRING];
-	int length;
-	bind_to_processor();
-	MPI_Init(&argc, &argv);
+	int length, provided = MPI_THREAD_MULTIPLE;
+	const char *mode = argc > 1 ? argv[1] : "";
+	if (strcmp(mode, "singleton") == 0) {
+		double start = started(argv);
+		MPI_Init(&argc, &argv);
+		init_took = now() - start;
+		init_resident = resident();
+	} else if (strcmp(mode, "threads") == 0) {
+		MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+	} else {
+		bind_to_processor();
+		MPI_Init(&argc, &argv);
+	}
+	if (provided < MPI_THREAD_MULTIPLE)
+		fail("threads may not call MPI at the same time");
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	MPI_Get_library_version(version, &length);
 	char *number = version + strcspn(version, "0123456789"); /* before it the name, behind it how it was built */
 	number[strspn(number, "0123456789.abrc")] = 0;
 	if (rank == 0) {
-		printf("ready %d %s\n", ranks, number);
+		printf("ready %d %s\n", ranks, *number ? number : "-");
 		fflush(stdout);
 	}
 	for (struct order o; next_order(&o);) {
