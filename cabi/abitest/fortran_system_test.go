@@ -3,9 +3,11 @@
 package abitest
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -43,6 +45,51 @@ func TestFortranAttributes(t *testing.T) {
 	passesBound(t, built(t, "mpifort.mpich", "gfortran", "fortranattributes.f90"))
 }
 func TestCXX(t *testing.T) { passesBound(t, built(t, "mpicxx.mpich", "g++", "mpich/objects.cc")) }
+
+// wrapper builds the isthmus command once, which has the compilers' wrappers.
+var wrapper = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(made.dir, "isthmus")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/isthmus-grid/isthmus/cmd/isthmus").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return path, err
+})
+
+// wrapped compiles a program of some sources with isthmus fc, and its modules in a folder that the test's programs share.
+func wrapped(t *testing.T, sources ...string) string {
+	t.Helper()
+	dir := libraries(t)
+	if _, err := exec.LookPath("gfortran"); err != nil {
+		t.Skipf("%s was not tested: %v", sources[0], err)
+	}
+	isthmus, err := wrapper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("FC", "gfortran")
+	t.Setenv("ISTHMUS_MPI", dir)
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+	program := filepath.Join(t.TempDir(), "program")
+	args := []string{"fc", "-O2", "-o", program, "-J", filepath.Dir(program)}
+	for _, source := range sources {
+		args = append(args, filepath.Join("testdata", source))
+	}
+	command(t, isthmus, args...)
+	return program
+}
+
+// Those of the standard ABI have our library, and our modules, compiled by their own compiler.
+func TestStandardFortran(t *testing.T) {
+	for _, source := range []string{"fortraninclude.f", "fortranmore.f90", "fortranattributes.f90", "fortran.f90", "fortranf08.f90"} {
+		t.Run(source, func(t *testing.T) { passesBound(t, wrapped(t, source)) })
+	}
+}
+
+// Handles, statuses and attributes are the same in C and in Fortran.
+func TestStandardFortranAndC(t *testing.T) {
+	passesBound(t, wrapped(t, "fortranmixed.f90", "fortranmixed.c"))
+}
 
 // Those of Open MPI's ABI have our library for mpif.h and the module mpi, and Open MPI's for mpi_f08 over it.
 func TestOpenMPIFortran(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -168,37 +169,108 @@ func TestMPICHLibraries(t *testing.T) {
 // isMPICH matches the names of MPICH's library.
 var isMPICH = regexp.MustCompile(`^P?MPI[A-Z]*_`)
 
-// The front-end for Fortran has a routine for each function of Open MPI's, but for those of the tools interface, by the names that
-// compilers give it, and the one that Open MPI's library for mpi_f08 calls.
+// The front-ends for Fortran have a routine for each function of their ABI, but for those of the tools interface, by the names that
+// compilers give it, and the one that the library, or the module, for mpi_f08 calls.
 func TestRoutines(t *testing.T) {
 	compiler, dir := sources(t)
 	nm, err := exec.LookPath("nm")
 	if err != nil {
 		t.Skipf("symbols were not tested: %v", err)
 	}
-	object := compiled(t, compiler, dir, "mpifh.c")
-	has := map[string]bool{}
-	for line := range strings.Lines(command(t, nm, "--defined-only", "--extern-only", object)) {
-		has[strings.Fields(line)[2]] = true
+	var standard []string
+	for _, f := range api.Functions() {
+		standard = append(standard, f.Name)
 	}
-	routines := 0
-	for _, name := range api.OpenMPI().Functions {
-		if strings.HasPrefix(name, "MPI_T_") || strings.HasSuffix(name, "_c2f") || strings.HasSuffix(name, "_f2c") {
-			continue
+	for _, c := range []struct {
+		source, f08 string // as a pattern with the name in it
+		functions   []string
+		least       int
+	}{{"mpifh.c", "o*_f", api.OpenMPI().Functions, 360}, {"abifh.c", "*_f08_", standard, 580}} {
+		object := compiled(t, compiler, dir, c.source)
+		has := map[string]bool{}
+		for line := range strings.Lines(command(t, nm, "--defined-only", "--extern-only", object)) {
+			has[strings.Fields(line)[2]] = true
 		}
-		routines++
-		upper := strings.ToUpper(name)
-		name = strings.ToLower(name)
-		for _, symbol := range []string{"o" + name + "_f", name + "_", "p" + name + "_", name + "__", name, upper, "P" + upper} {
-			if !has[symbol] {
-				t.Errorf("there is no %s", symbol)
+		routines := 0
+		for _, name := range c.functions {
+			if isOfC.MatchString(name) {
+				continue
+			}
+			routines++
+			upper := strings.ToUpper(name)
+			name = strings.ToLower(name)
+			for _, symbol := range []string{strings.Replace(c.f08, "*", name, 1), name + "_", "p" + name + "_", name + "__", name, upper, "P" + upper} {
+				if !has[symbol] {
+					t.Errorf("%s: there is no %s", c.source, symbol)
+				}
+			}
+		}
+		if routines < c.least {
+			t.Errorf("%s: %d routines", c.source, routines)
+		}
+	}
+}
+
+// isOfC matches the functions that Fortran does not have.
+var isOfC = regexp.MustCompile(`^MPI_T_|_(c2f|f2c|toint|fromint|c2f08|f082c|f2f08|f082f)$`)
+
+// mpif.h is valid in fixed form, and so are the modules with all the routines that they name: a compiler says that they are
+// Fortran, and the library has each.
+func TestModules(t *testing.T) {
+	compiler, dir := sources(t)
+	text, err := os.ReadFile(filepath.Join(dir, "mpif.h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if len(line) > 72+1 {
+			t.Errorf("mpif.h has a line that is too long: %s", line)
+		}
+	}
+	object, err := elf.Open(compiled(t, compiler, dir, "abifh.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer object.Close()
+	symbols, err := object.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]bool{}
+	for _, s := range symbols {
+		has[s.Name] = true
+	}
+	modules, err := filepath.Glob(filepath.Join(dir, "*.f90"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range modules {
+		text, err := os.ReadFile(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := routine.FindAllStringSubmatch(string(text), -1)
+		if len(names) < 350 {
+			t.Errorf("%s has %d routines", module, len(names))
+		}
+		for _, name := range names {
+			if strings.Contains(name[1], "_function") {
+				continue // a form of the program's functions
+			}
+			if symbol := strings.ToLower(name[1]) + "_"; !has[symbol] {
+				t.Errorf("%s: the library has no %s", module, symbol)
 			}
 		}
 	}
-	if routines < 360 {
-		t.Errorf("%d routines", routines)
+	fortran, err := exec.LookPath("gfortran")
+	if err != nil {
+		t.Skipf("Fortran was not compiled: %v", err)
 	}
+	command(t, fortran, append([]string{"-Wall", "-Werror", "-Wno-unused-dummy-argument", "-Wno-c-binding-type", "-I" + dir, "-J" + dir, "-fsyntax-only"}, modules...)...)
 }
+
+// routine matches a routine that is declared in a module.
+var routine = regexp.MustCompile(`(?m)^    subroutine (P?MPI_\w+)`)
 
 // checkOpenMPI checks that the front-end of Open MPI's ABI has the functions of Debian's library, and its data objects in just
 // the sizes: a program's copy has those.

@@ -34,6 +34,7 @@ var libraries = []library{
 	{"mpich.c", "libmpich.so.12", []string{"libmpich.so", "libmpi.so.12"}, nil},
 	{"openmpi.c", "libmpi.so.40", nil, nil},
 	{"mpifh.c", "libmpi_mpifh.so.40", nil, []string{"libmpi.so.40"}},
+	{"abifh.c", "libmpi_abi_fortran.so.1", []string{"libmpi_abi_fortran.so"}, nil},
 }
 
 // Compiler returns the C compiler that the go command would use, or ErrNoCompiler.
@@ -53,7 +54,7 @@ func Compiler(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// Libraries makes all libraries in dir/lib, and mpi.h of the standard ABI in dir/include. It is
+// Libraries makes all libraries in dir/lib, and mpi.h, mpif.h and the modules of the standard ABI in dir/include. It is
 // called within the module, and fails with ErrNoCompiler where there is none.
 func Libraries(ctx context.Context, dir string) error {
 	compiler, err := Compiler(ctx)
@@ -78,12 +79,12 @@ func Libraries(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Sources writes the C sources of the front-ends, mpi.h among them.
+// Sources writes the sources of the front-ends, mpi.h among them, and mpif.h and the modules in Fortran.
 func Sources(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	names, err := fs.Glob(frontend.Files, "c/*")
+	names, err := fs.Glob(frontend.Files, "*/*")
 	if err != nil {
 		return err
 	}

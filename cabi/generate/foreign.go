@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ type foreign struct {
 	values        map[string]string // of constants, by name
 	functions     []string          // that it has; nil if it has all
 	handle        func(out *bytes.Buffer, base string, all []pair)
+	written       []string                                         // routines of Fortran's that are not generated
 	end           func(abi foreign, out *bytes.Buffer, s *surface) // writes what follows all functions; nil if nothing does
 }
 
@@ -230,12 +232,7 @@ func (abi foreign) write(out *bytes.Buffer, s *surface) {
 func (abi foreign) writeConversions(out *bytes.Buffer) {
 	fmt.Fprintf(out, "/* %s */\n/* The front-end of %s: %s. */\n\n", marker, abi.name, abi.library)
 	fmt.Fprintf(out, "#include \"%[1]s.h\"\n#include \"core.h\"\n#include \"%[1]s_support.h\"\n", abi.prefix)
-	bases := []string{"comm", "datatype", "errhandler", "file", "group", "info", "message", "op", "request", "session", "win"}
-	for base := range translated {
-		bases = append(bases, base)
-	}
-	slices.Sort(bases)
-	for _, base := range bases {
+	for _, base := range bases() {
 		if all := pairs(abi.values, base); (api.Kind{Base: base}).IsHandle() {
 			abi.handle(out, base, all)
 		} else {
@@ -243,6 +240,14 @@ func (abi foreign) writeConversions(out *bytes.Buffer) {
 		}
 	}
 	fmt.Fprintf(out, "\n#include \"%s\"\n#include \"convert.h\"\n", abi.statuses)
+}
+
+// bases returns the bases of handles, and of the numbers that are translated.
+func bases() []string {
+	all := []string{"comm", "datatype", "errhandler", "file", "group", "info", "message", "op", "request", "session", "win"}
+	all = slices.AppendSeq(all, maps.Keys(translated))
+	slices.Sort(all)
+	return all
 }
 
 // A pair is a constant's value in both ABIs.

@@ -68,6 +68,11 @@ func run(root string) error {
 		{"frontend/c/openmpi.c", openMPI.write},
 		{"frontend/c/mpifh.h", writeFortranHeader},
 		{"frontend/c/mpifh.c", writeFortran},
+		{"frontend/c/abifh.h", writeStandardFortranHeader},
+		{"frontend/c/abifh.c", writeStandardFortran},
+		{"frontend/fortran/mpif.h", writeInclude},
+		{"frontend/fortran/mpi.f90", writeModule},
+		{"frontend/fortran/mpi_f08.f90", writeModule08},
 		{"lib/exports.go", writeExports},
 	} {
 		var out bytes.Buffer

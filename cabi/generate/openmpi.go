@@ -25,7 +25,7 @@ var references = map[string]string{"MPI_F_STATUS_IGNORE": "mpi_fortran_status_ig
 // writeOpenMPIHeader writes the types of Open MPI's ABI and its data objects, for the front-end only.
 func writeOpenMPIHeader(out *bytes.Buffer, _ *surface) {
 	fmt.Fprintf(out, "/* %s */\n/* The types of Open MPI's ABI, and its data objects. */\n\n#include <stddef.h>\n#include <stdint.h>\n\n", marker)
-	writeOpenMPITypes(out, "struct MPI_ABI_%s *", "")
+	writeTypes(out, "struct MPI_ABI_%s *", openMPIStatus, "")
 	out.WriteString("/* A program that is not position-independent has copies of the objects that it names, in place of these, made as\n" +
 		"   it starts. So handles are told by what they are addresses of; value is the core's handle. */\n" +
 		"#define OBJECT_MARK UINT64_C(0x9c1f5ab27de8634d)\n#define OBJECT(name, size, handle) \\\n" +
@@ -55,8 +55,11 @@ func writeOpenMPIHeader(out *bytes.Buffer, _ *surface) {
 	out.WriteString(later.String())
 }
 
-// writeOpenMPITypes writes the types, handles and statuses in a form of the front-end's.
-func writeOpenMPITypes(out *bytes.Buffer, handle, status string) {
+// openMPIStatus is what a status has besides the fields that all have.
+const openMPIStatus = "\tint cancelled;\n\tsize_t count;\n"
+
+// writeTypes writes the types of a front-end, handles and statuses in a form of its own.
+func writeTypes(out *bytes.Buffer, handle, fields, attributes string) {
 	out.WriteString("typedef ptrdiff_t MPI_Aint;\ntypedef long long MPI_Offset;\ntypedef long long MPI_Count;\ntypedef int MPI_Fint;\n")
 	for _, h := range handles {
 		t := handle
@@ -66,7 +69,7 @@ func writeOpenMPITypes(out *bytes.Buffer, handle, status string) {
 		fmt.Fprintf(out, "typedef %sMPI_%s;\n", t, h)
 	}
 	out.WriteString("typedef int MPI_T_cb_safety;\ntypedef int MPI_T_source_order;\n\n" +
-		"typedef struct MPI_Status {\n\tint MPI_SOURCE;\n\tint MPI_TAG;\n\tint MPI_ERROR;\n\tint cancelled;\n\tsize_t count;\n} " + status + "MPI_Status;\n\n")
+		"typedef struct MPI_Status {\n\tint MPI_SOURCE;\n\tint MPI_TAG;\n\tint MPI_ERROR;\n" + fields + "} " + attributes + "MPI_Status;\n\n")
 	writeCallbacks(out)
 }
 

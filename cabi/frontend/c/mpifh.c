@@ -795,7 +795,7 @@ static inline int from_win(uintptr_t value)
 #include "openmpi_values.h"
 #include "convert.h"
 
-#include "mpifh_names.h"
+#include "fortran_names.h"
 
 ROUTINE(abort, ABORT, (const MPI_Comm *f_comm, const int *f_errorcode, MPI_Fint *ierr))
 {
@@ -803,7 +803,7 @@ ROUTINE(abort, ABORT, (const MPI_Comm *f_comm, const int *f_errorcode, MPI_Fint 
 	int errorcode = *f_errorcode;
 	isthmus_enter("MPI_Abort");
 	int outcome = from_error(isthmus_Abort(to_comm(comm), errorcode));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(accumulate, ACCUMULATE, (void)) { isthmus_missing("MPI_Accumulate"); }
@@ -814,7 +814,7 @@ ROUTINE(add_error_class, ADD_ERROR_CLASS, (int *errorclass, MPI_Fint *ierr))
 	int32_t abi_errorclass = to_error(*errorclass);
 	int outcome = from_error(isthmus_Add_error_class((uintptr_t)&abi_errorclass));
 	*errorclass = from_error(abi_errorclass);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(add_error_code, ADD_ERROR_CODE, (const int *f_errorclass, int *errorcode, MPI_Fint *ierr))
@@ -824,7 +824,7 @@ ROUTINE(add_error_code, ADD_ERROR_CODE, (const int *f_errorclass, int *errorcode
 	int32_t abi_errorcode = to_error(*errorcode);
 	int outcome = from_error(isthmus_Add_error_code(to_error(errorclass), (uintptr_t)&abi_errorcode));
 	*errorcode = from_error(abi_errorcode);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(add_error_string, ADD_ERROR_STRING, (const int *f_errorcode, const char *f_string, MPI_Fint *ierr, int f_string_length))
@@ -834,7 +834,7 @@ ROUTINE(add_error_string, ADD_ERROR_STRING, (const int *f_errorcode, const char 
 	isthmus_enter("MPI_Add_error_string");
 	int outcome = from_error(isthmus_Add_error_string(to_error(errorcode), (uintptr_t)string));
 	free(string);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(allgather, ALLGATHER, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -846,7 +846,7 @@ ROUTINE(allgather, ALLGATHER, (const void *sendbuf, const int *f_sendcount, cons
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Allgather");
 	int outcome = from_error(isthmus_Allgather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(allgatherv, ALLGATHERV, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -857,7 +857,7 @@ ROUTINE(allgatherv, ALLGATHERV, (const void *sendbuf, const int *f_sendcount, co
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Allgatherv");
 	int outcome = from_error(isthmus_Allgatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), 0));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(alloc_mem, ALLOC_MEM, (const MPI_Aint *f_size, const MPI_Info *f_info, void *baseptr, MPI_Fint *ierr))
@@ -866,7 +866,7 @@ ROUTINE(alloc_mem, ALLOC_MEM, (const MPI_Aint *f_size, const MPI_Info *f_info, v
 	MPI_Info info = *f_info;
 	isthmus_enter("MPI_Alloc_mem");
 	int outcome = from_error(isthmus_Alloc_mem(size, to_info(info), (uintptr_t)baseptr));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(alloc_mem_cptr, ALLOC_MEM_CPTR, (const MPI_Aint *f_size, const MPI_Info *f_info, void *baseptr, MPI_Fint *ierr))
@@ -875,7 +875,7 @@ ROUTINE(alloc_mem_cptr, ALLOC_MEM_CPTR, (const MPI_Aint *f_size, const MPI_Info 
 	MPI_Info info = *f_info;
 	isthmus_enter("MPI_Alloc_mem");
 	int outcome = from_error(isthmus_Alloc_mem(size, to_info(info), (uintptr_t)baseptr));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(allreduce, ALLREDUCE, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -886,7 +886,7 @@ ROUTINE(allreduce, ALLREDUCE, (const void *sendbuf, void *recvbuf, const int *f_
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Allreduce");
 	int outcome = from_error(isthmus_Allreduce(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(alltoall, ALLTOALL, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -898,7 +898,7 @@ ROUTINE(alltoall, ALLTOALL, (const void *sendbuf, const int *f_sendcount, const 
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Alltoall");
 	int outcome = from_error(isthmus_Alltoall(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(alltoallv, ALLTOALLV, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -908,7 +908,7 @@ ROUTINE(alltoallv, ALLTOALLV, (const void *sendbuf, const int sendcounts[], cons
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Alltoallv");
 	int outcome = from_error(isthmus_Alltoallv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), 0));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(alltoallw, ALLTOALLW, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -920,7 +920,7 @@ ROUTINE(alltoallw, ALLTOALLW, (const void *sendbuf, const int sendcounts[], cons
 	int outcome = from_error(isthmus_Alltoallw(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), 0));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(attr_delete, ATTR_DELETE, (const MPI_Comm *f_comm, const int *f_keyval, MPI_Fint *ierr))
@@ -929,7 +929,7 @@ ROUTINE(attr_delete, ATTR_DELETE, (const MPI_Comm *f_comm, const int *f_keyval, 
 	int keyval = *f_keyval;
 	isthmus_enter("MPI_Attr_delete");
 	int outcome = from_error(isthmus_Attr_delete(to_comm(comm), to_keyval(keyval)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(barrier, BARRIER, (const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -937,7 +937,7 @@ ROUTINE(barrier, BARRIER, (const MPI_Comm *f_comm, MPI_Fint *ierr))
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Barrier");
 	int outcome = from_error(isthmus_Barrier(to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(bcast, BCAST, (void *buffer, const int *f_count, const MPI_Datatype *f_datatype, const int *f_root, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -948,7 +948,7 @@ ROUTINE(bcast, BCAST, (void *buffer, const int *f_count, const MPI_Datatype *f_d
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Bcast");
 	int outcome = from_error(isthmus_Bcast((uintptr_t)buffer, count, to_datatype(datatype), to_rank(root), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(bsend, BSEND, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -960,7 +960,7 @@ ROUTINE(bsend, BSEND, (const void *buf, const int *f_count, const MPI_Datatype *
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Bsend");
 	int outcome = from_error(isthmus_Bsend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(bsend_init, BSEND_INIT, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -975,7 +975,7 @@ ROUTINE(bsend_init, BSEND_INIT, (const void *buf, const int *f_count, const MPI_
 	int outcome = from_error(isthmus_Bsend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(buffer_attach, BUFFER_ATTACH, (void *buffer, const int *f_size, MPI_Fint *ierr))
@@ -983,7 +983,26 @@ ROUTINE(buffer_attach, BUFFER_ATTACH, (void *buffer, const int *f_size, MPI_Fint
 	int size = *f_size;
 	isthmus_enter("MPI_Buffer_attach");
 	int outcome = from_error(isthmus_Buffer_attach((uintptr_t)buffer, size));
-	*ierr = outcome;
+	set_error(ierr, outcome);
+}
+
+ROUTINE(buffer_detach, BUFFER_DETACH, (void *f_buffer_addr, int *size, MPI_Fint *ierr))
+{
+	void *address, *buffer_addr = &address;
+	isthmus_enter("MPI_Buffer_detach");
+	int64_t wide_size = *size;
+	int outcome = from_error(isthmus_Buffer_detach((uintptr_t)buffer_addr, (uintptr_t)&wide_size));
+	*size = isthmus_narrow(wide_size);
+	set_error(ierr, outcome);
+}
+
+ROUTINE(buffer_detach_cptr, BUFFER_DETACH_CPTR, (void *buffer_addr, int *size, MPI_Fint *ierr))
+{
+	isthmus_enter("MPI_Buffer_detach");
+	int64_t wide_size = *size;
+	int outcome = from_error(isthmus_Buffer_detach((uintptr_t)buffer_addr, (uintptr_t)&wide_size));
+	*size = isthmus_narrow(wide_size);
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cancel, CANCEL, (MPI_Request *request, MPI_Fint *ierr))
@@ -992,7 +1011,7 @@ ROUTINE(cancel, CANCEL, (MPI_Request *request, MPI_Fint *ierr))
 	uintptr_t abi_request = to_request(*request);
 	int outcome = from_error(isthmus_Cancel((uintptr_t)&abi_request));
 	*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cart_coords, CART_COORDS, (const MPI_Comm *f_comm, const int *f_rank, const int *f_maxdims, int coords[], MPI_Fint *ierr))
@@ -1002,7 +1021,7 @@ ROUTINE(cart_coords, CART_COORDS, (const MPI_Comm *f_comm, const int *f_rank, co
 	int maxdims = *f_maxdims;
 	isthmus_enter("MPI_Cart_coords");
 	int outcome = from_error(isthmus_Cart_coords(to_comm(comm), to_rank(rank), maxdims, (uintptr_t)coords));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cart_create, CART_CREATE, (const MPI_Comm *f_comm_old, const int *f_ndims, const int dims[], const int periods[], const int *f_reorder, MPI_Comm *comm_cart, MPI_Fint *ierr))
@@ -1015,7 +1034,7 @@ ROUTINE(cart_create, CART_CREATE, (const MPI_Comm *f_comm_old, const int *f_ndim
 	int outcome = from_error(isthmus_Cart_create(to_comm(comm_old), ndims, (uintptr_t)dims, (uintptr_t)periods, reorder, (uintptr_t)&abi_comm_cart));
 	if (abi_comm_cart)
 		*comm_cart = from_comm(abi_comm_cart);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cart_get, CART_GET, (const MPI_Comm *f_comm, const int *f_maxdims, int dims[], int periods[], int coords[], MPI_Fint *ierr))
@@ -1024,7 +1043,7 @@ ROUTINE(cart_get, CART_GET, (const MPI_Comm *f_comm, const int *f_maxdims, int d
 	int maxdims = *f_maxdims;
 	isthmus_enter("MPI_Cart_get");
 	int outcome = from_error(isthmus_Cart_get(to_comm(comm), maxdims, (uintptr_t)dims, (uintptr_t)periods, (uintptr_t)coords));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cart_map, CART_MAP, (const MPI_Comm *f_comm, const int *f_ndims, const int dims[], const int periods[], int *newrank, MPI_Fint *ierr))
@@ -1033,7 +1052,7 @@ ROUTINE(cart_map, CART_MAP, (const MPI_Comm *f_comm, const int *f_ndims, const i
 	int ndims = *f_ndims;
 	isthmus_enter("MPI_Cart_map");
 	int outcome = from_error(isthmus_Cart_map(to_comm(comm), ndims, (uintptr_t)dims, (uintptr_t)periods, (uintptr_t)newrank));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cart_rank, CART_RANK, (const MPI_Comm *f_comm, const int coords[], int *rank, MPI_Fint *ierr))
@@ -1043,7 +1062,7 @@ ROUTINE(cart_rank, CART_RANK, (const MPI_Comm *f_comm, const int coords[], int *
 	int32_t abi_rank = to_rank(*rank);
 	int outcome = from_error(isthmus_Cart_rank(to_comm(comm), (uintptr_t)coords, (uintptr_t)&abi_rank));
 	*rank = from_rank(abi_rank);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cart_shift, CART_SHIFT, (const MPI_Comm *f_comm, const int *f_direction, const int *f_disp, int *rank_source, int *rank_dest, MPI_Fint *ierr))
@@ -1057,7 +1076,7 @@ ROUTINE(cart_shift, CART_SHIFT, (const MPI_Comm *f_comm, const int *f_direction,
 	int outcome = from_error(isthmus_Cart_shift(to_comm(comm), direction, disp, (uintptr_t)&abi_rank_source, (uintptr_t)&abi_rank_dest));
 	*rank_source = from_rank(abi_rank_source);
 	*rank_dest = from_rank(abi_rank_dest);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cart_sub, CART_SUB, (const MPI_Comm *f_comm, const int remain_dims[], MPI_Comm *newcomm, MPI_Fint *ierr))
@@ -1068,7 +1087,7 @@ ROUTINE(cart_sub, CART_SUB, (const MPI_Comm *f_comm, const int remain_dims[], MP
 	int outcome = from_error(isthmus_Cart_sub(to_comm(comm), (uintptr_t)remain_dims, (uintptr_t)&abi_newcomm));
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(cartdim_get, CARTDIM_GET, (const MPI_Comm *f_comm, int *ndims, MPI_Fint *ierr))
@@ -1076,7 +1095,7 @@ ROUTINE(cartdim_get, CARTDIM_GET, (const MPI_Comm *f_comm, int *ndims, MPI_Fint 
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Cartdim_get");
 	int outcome = from_error(isthmus_Cartdim_get(to_comm(comm), (uintptr_t)ndims));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(close_port, CLOSE_PORT, (const char *f_port_name, MPI_Fint *ierr, int f_port_name_length))
@@ -1085,7 +1104,7 @@ ROUTINE(close_port, CLOSE_PORT, (const char *f_port_name, MPI_Fint *ierr, int f_
 	isthmus_enter("MPI_Close_port");
 	int outcome = from_error(isthmus_Close_port((uintptr_t)port_name));
 	free(port_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_accept, COMM_ACCEPT, (const char *f_port_name, const MPI_Info *f_info, const int *f_root, const MPI_Comm *f_comm, MPI_Comm *newcomm, MPI_Fint *ierr, int f_port_name_length))
@@ -1100,7 +1119,7 @@ ROUTINE(comm_accept, COMM_ACCEPT, (const char *f_port_name, const MPI_Info *f_in
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
 	free(port_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_call_errhandler, COMM_CALL_ERRHANDLER, (const MPI_Comm *f_comm, const int *f_errorcode, MPI_Fint *ierr))
@@ -1109,7 +1128,7 @@ ROUTINE(comm_call_errhandler, COMM_CALL_ERRHANDLER, (const MPI_Comm *f_comm, con
 	int errorcode = *f_errorcode;
 	isthmus_enter("MPI_Comm_call_errhandler");
 	int outcome = from_error(isthmus_Comm_call_errhandler(to_comm(comm), to_error(errorcode)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_compare, COMM_COMPARE, (const MPI_Comm *f_comm1, const MPI_Comm *f_comm2, int *result, MPI_Fint *ierr))
@@ -1120,7 +1139,7 @@ ROUTINE(comm_compare, COMM_COMPARE, (const MPI_Comm *f_comm1, const MPI_Comm *f_
 	int32_t abi_result = to_comparison(*result);
 	int outcome = from_error(isthmus_Comm_compare(to_comm(comm1), to_comm(comm2), (uintptr_t)&abi_result));
 	*result = from_comparison(abi_result);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_connect, COMM_CONNECT, (const char *f_port_name, const MPI_Info *f_info, const int *f_root, const MPI_Comm *f_comm, MPI_Comm *newcomm, MPI_Fint *ierr, int f_port_name_length))
@@ -1135,7 +1154,7 @@ ROUTINE(comm_connect, COMM_CONNECT, (const char *f_port_name, const MPI_Info *f_
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
 	free(port_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_create, COMM_CREATE, (const MPI_Comm *f_comm, const MPI_Group *f_group, MPI_Comm *newcomm, MPI_Fint *ierr))
@@ -1147,7 +1166,7 @@ ROUTINE(comm_create, COMM_CREATE, (const MPI_Comm *f_comm, const MPI_Group *f_gr
 	int outcome = from_error(isthmus_Comm_create(to_comm(comm), to_group(group), (uintptr_t)&abi_newcomm));
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_create_errhandler, COMM_CREATE_ERRHANDLER, (MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler, MPI_Fint *ierr))
@@ -1157,7 +1176,7 @@ ROUTINE(comm_create_errhandler, COMM_CREATE_ERRHANDLER, (MPI_Comm_errhandler_fun
 	int outcome = from_error(isthmus_Comm_create_errhandler((uintptr_t)comm_errhandler_fn, (uintptr_t)&call_comm_errhandler_function, (uintptr_t)&abi_errhandler));
 	if (abi_errhandler)
 		*errhandler = from_errhandler(abi_errhandler);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_create_group, COMM_CREATE_GROUP, (const MPI_Comm *f_comm, const MPI_Group *f_group, const int *f_tag, MPI_Comm *newcomm, MPI_Fint *ierr))
@@ -1170,7 +1189,7 @@ ROUTINE(comm_create_group, COMM_CREATE_GROUP, (const MPI_Comm *f_comm, const MPI
 	int outcome = from_error(isthmus_Comm_create_group(to_comm(comm), to_group(group), to_tag(tag), (uintptr_t)&abi_newcomm));
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_delete_attr, COMM_DELETE_ATTR, (const MPI_Comm *f_comm, const int *f_comm_keyval, MPI_Fint *ierr))
@@ -1179,7 +1198,7 @@ ROUTINE(comm_delete_attr, COMM_DELETE_ATTR, (const MPI_Comm *f_comm, const int *
 	int comm_keyval = *f_comm_keyval;
 	isthmus_enter("MPI_Comm_delete_attr");
 	int outcome = from_error(isthmus_Comm_delete_attr(to_comm(comm), to_keyval(comm_keyval)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_disconnect, COMM_DISCONNECT, (MPI_Comm *comm, MPI_Fint *ierr))
@@ -1188,7 +1207,7 @@ ROUTINE(comm_disconnect, COMM_DISCONNECT, (MPI_Comm *comm, MPI_Fint *ierr))
 	uintptr_t abi_comm = to_comm(*comm);
 	int outcome = from_error(isthmus_Comm_disconnect((uintptr_t)&abi_comm));
 	*comm = from_comm(abi_comm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_dup, COMM_DUP, (const MPI_Comm *f_comm, MPI_Comm *newcomm, MPI_Fint *ierr))
@@ -1199,7 +1218,7 @@ ROUTINE(comm_dup, COMM_DUP, (const MPI_Comm *f_comm, MPI_Comm *newcomm, MPI_Fint
 	int outcome = from_error(isthmus_Comm_dup(to_comm(comm), (uintptr_t)&abi_newcomm));
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_dup_with_info, COMM_DUP_WITH_INFO, (const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Comm *newcomm, MPI_Fint *ierr))
@@ -1211,7 +1230,7 @@ ROUTINE(comm_dup_with_info, COMM_DUP_WITH_INFO, (const MPI_Comm *f_comm, const M
 	int outcome = from_error(isthmus_Comm_dup_with_info(to_comm(comm), to_info(info), (uintptr_t)&abi_newcomm));
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_free, COMM_FREE, (MPI_Comm *comm, MPI_Fint *ierr))
@@ -1220,7 +1239,7 @@ ROUTINE(comm_free, COMM_FREE, (MPI_Comm *comm, MPI_Fint *ierr))
 	uintptr_t abi_comm = to_comm(*comm);
 	int outcome = from_error(isthmus_Comm_free((uintptr_t)&abi_comm));
 	*comm = from_comm(abi_comm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_free_keyval, COMM_FREE_KEYVAL, (int *comm_keyval, MPI_Fint *ierr))
@@ -1229,7 +1248,7 @@ ROUTINE(comm_free_keyval, COMM_FREE_KEYVAL, (int *comm_keyval, MPI_Fint *ierr))
 	int32_t abi_comm_keyval = to_keyval(*comm_keyval);
 	int outcome = from_error(isthmus_Comm_free_keyval((uintptr_t)&abi_comm_keyval));
 	*comm_keyval = from_keyval(abi_comm_keyval);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_get_errhandler, COMM_GET_ERRHANDLER, (const MPI_Comm *f_comm, MPI_Errhandler *errhandler, MPI_Fint *ierr))
@@ -1240,7 +1259,7 @@ ROUTINE(comm_get_errhandler, COMM_GET_ERRHANDLER, (const MPI_Comm *f_comm, MPI_E
 	int outcome = from_error(isthmus_Comm_get_errhandler(to_comm(comm), (uintptr_t)&abi_errhandler));
 	if (abi_errhandler)
 		*errhandler = from_errhandler(abi_errhandler);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_get_info, COMM_GET_INFO, (const MPI_Comm *f_comm, MPI_Info *info_used, MPI_Fint *ierr))
@@ -1251,7 +1270,7 @@ ROUTINE(comm_get_info, COMM_GET_INFO, (const MPI_Comm *f_comm, MPI_Info *info_us
 	int outcome = from_error(isthmus_Comm_get_info(to_comm(comm), (uintptr_t)&abi_info_used));
 	if (abi_info_used)
 		*info_used = from_info(abi_info_used);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_get_name, COMM_GET_NAME, (const MPI_Comm *f_comm, char *f_comm_name, int *resultlen, MPI_Fint *ierr, int f_comm_name_length))
@@ -1265,7 +1284,7 @@ ROUTINE(comm_get_name, COMM_GET_NAME, (const MPI_Comm *f_comm, char *f_comm_name
 		from_text(comm_name, abi_comm_name, 64, resultlen);
 	if (!outcome)
 		text_from(f_comm_name, f_comm_name_length, comm_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_get_parent, COMM_GET_PARENT, (MPI_Comm *parent, MPI_Fint *ierr))
@@ -1275,7 +1294,7 @@ ROUTINE(comm_get_parent, COMM_GET_PARENT, (MPI_Comm *parent, MPI_Fint *ierr))
 	int outcome = from_error(isthmus_Comm_get_parent((uintptr_t)&abi_parent));
 	if (abi_parent)
 		*parent = from_comm(abi_parent);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_group, COMM_GROUP, (const MPI_Comm *f_comm, MPI_Group *group, MPI_Fint *ierr))
@@ -1286,7 +1305,7 @@ ROUTINE(comm_group, COMM_GROUP, (const MPI_Comm *f_comm, MPI_Group *group, MPI_F
 	int outcome = from_error(isthmus_Comm_group(to_comm(comm), (uintptr_t)&abi_group));
 	if (abi_group)
 		*group = from_group(abi_group);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_idup, COMM_IDUP, (const MPI_Comm *f_comm, MPI_Comm *newcomm, MPI_Request *request, MPI_Fint *ierr))
@@ -1300,7 +1319,7 @@ ROUTINE(comm_idup, COMM_IDUP, (const MPI_Comm *f_comm, MPI_Comm *newcomm, MPI_Re
 		*newcomm = from_comm(abi_newcomm);
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_join, COMM_JOIN, (const int *f_fd, MPI_Comm *intercomm, MPI_Fint *ierr))
@@ -1311,7 +1330,7 @@ ROUTINE(comm_join, COMM_JOIN, (const int *f_fd, MPI_Comm *intercomm, MPI_Fint *i
 	int outcome = from_error(isthmus_Comm_join(fd, (uintptr_t)&abi_intercomm));
 	if (abi_intercomm)
 		*intercomm = from_comm(abi_intercomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_rank, COMM_RANK, (const MPI_Comm *f_comm, int *rank, MPI_Fint *ierr))
@@ -1321,7 +1340,7 @@ ROUTINE(comm_rank, COMM_RANK, (const MPI_Comm *f_comm, int *rank, MPI_Fint *ierr
 	int32_t abi_rank = to_rank(*rank);
 	int outcome = from_error(isthmus_Comm_rank(to_comm(comm), (uintptr_t)&abi_rank));
 	*rank = from_rank(abi_rank);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_remote_group, COMM_REMOTE_GROUP, (const MPI_Comm *f_comm, MPI_Group *group, MPI_Fint *ierr))
@@ -1332,7 +1351,7 @@ ROUTINE(comm_remote_group, COMM_REMOTE_GROUP, (const MPI_Comm *f_comm, MPI_Group
 	int outcome = from_error(isthmus_Comm_remote_group(to_comm(comm), (uintptr_t)&abi_group));
 	if (abi_group)
 		*group = from_group(abi_group);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_remote_size, COMM_REMOTE_SIZE, (const MPI_Comm *f_comm, int *size, MPI_Fint *ierr))
@@ -1340,7 +1359,7 @@ ROUTINE(comm_remote_size, COMM_REMOTE_SIZE, (const MPI_Comm *f_comm, int *size, 
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Comm_remote_size");
 	int outcome = from_error(isthmus_Comm_remote_size(to_comm(comm), (uintptr_t)size));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_set_errhandler, COMM_SET_ERRHANDLER, (const MPI_Comm *f_comm, const MPI_Errhandler *f_errhandler, MPI_Fint *ierr))
@@ -1349,7 +1368,7 @@ ROUTINE(comm_set_errhandler, COMM_SET_ERRHANDLER, (const MPI_Comm *f_comm, const
 	MPI_Errhandler errhandler = *f_errhandler;
 	isthmus_enter("MPI_Comm_set_errhandler");
 	int outcome = from_error(isthmus_Comm_set_errhandler(to_comm(comm), to_errhandler(errhandler)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_set_info, COMM_SET_INFO, (const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Fint *ierr))
@@ -1358,7 +1377,7 @@ ROUTINE(comm_set_info, COMM_SET_INFO, (const MPI_Comm *f_comm, const MPI_Info *f
 	MPI_Info info = *f_info;
 	isthmus_enter("MPI_Comm_set_info");
 	int outcome = from_error(isthmus_Comm_set_info(to_comm(comm), to_info(info)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_set_name, COMM_SET_NAME, (const MPI_Comm *f_comm, const char *f_comm_name, MPI_Fint *ierr, int f_comm_name_length))
@@ -1368,7 +1387,7 @@ ROUTINE(comm_set_name, COMM_SET_NAME, (const MPI_Comm *f_comm, const char *f_com
 	isthmus_enter("MPI_Comm_set_name");
 	int outcome = from_error(isthmus_Comm_set_name(to_comm(comm), (uintptr_t)comm_name));
 	free(comm_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_size, COMM_SIZE, (const MPI_Comm *f_comm, int *size, MPI_Fint *ierr))
@@ -1376,7 +1395,7 @@ ROUTINE(comm_size, COMM_SIZE, (const MPI_Comm *f_comm, int *size, MPI_Fint *ierr
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Comm_size");
 	int outcome = from_error(isthmus_Comm_size(to_comm(comm), (uintptr_t)size));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_spawn, COMM_SPAWN, (void)) { isthmus_missing("MPI_Comm_spawn"); }
@@ -1393,7 +1412,7 @@ ROUTINE(comm_split, COMM_SPLIT, (const MPI_Comm *f_comm, const int *f_color, con
 	int outcome = from_error(isthmus_Comm_split(to_comm(comm), color, key, (uintptr_t)&abi_newcomm));
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_split_type, COMM_SPLIT_TYPE, (const MPI_Comm *f_comm, const int *f_split_type, const int *f_key, const MPI_Info *f_info, MPI_Comm *newcomm, MPI_Fint *ierr))
@@ -1407,7 +1426,7 @@ ROUTINE(comm_split_type, COMM_SPLIT_TYPE, (const MPI_Comm *f_comm, const int *f_
 	int outcome = from_error(isthmus_Comm_split_type(to_comm(comm), to_split_type(split_type), key, to_info(info), (uintptr_t)&abi_newcomm));
 	if (abi_newcomm)
 		*newcomm = from_comm(abi_newcomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(comm_test_inter, COMM_TEST_INTER, (const MPI_Comm *f_comm, int *flag, MPI_Fint *ierr))
@@ -1415,7 +1434,7 @@ ROUTINE(comm_test_inter, COMM_TEST_INTER, (const MPI_Comm *f_comm, int *flag, MP
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Comm_test_inter");
 	int outcome = from_error(isthmus_Comm_test_inter(to_comm(comm), (uintptr_t)flag));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(compare_and_swap, COMPARE_AND_SWAP, (void)) { isthmus_missing("MPI_Compare_and_swap"); }
@@ -1426,7 +1445,7 @@ ROUTINE(dims_create, DIMS_CREATE, (const int *f_nnodes, const int *f_ndims, int 
 	int ndims = *f_ndims;
 	isthmus_enter("MPI_Dims_create");
 	int outcome = from_error(isthmus_Dims_create(nnodes, ndims, (uintptr_t)dims));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(dist_graph_create, DIST_GRAPH_CREATE, (const MPI_Comm *f_comm_old, const int *f_n, const int sources[], const int degrees[], const int destinations[], const int weights[], const MPI_Info *f_info, const int *f_reorder, MPI_Comm *comm_dist_graph, MPI_Fint *ierr))
@@ -1440,7 +1459,7 @@ ROUTINE(dist_graph_create, DIST_GRAPH_CREATE, (const MPI_Comm *f_comm_old, const
 	int outcome = from_error(isthmus_Dist_graph_create(to_comm(comm_old), n, (uintptr_t)sources, (uintptr_t)degrees, (uintptr_t)destinations, to_weights(weights), to_info(info), reorder, (uintptr_t)&abi_comm_dist_graph));
 	if (abi_comm_dist_graph)
 		*comm_dist_graph = from_comm(abi_comm_dist_graph);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT, (const MPI_Comm *f_comm_old, const int *f_indegree, const int sources[], const int sourceweights[], const int *f_outdegree, const int destinations[], const int destweights[], const MPI_Info *f_info, const int *f_reorder, MPI_Comm *comm_dist_graph, MPI_Fint *ierr))
@@ -1455,7 +1474,7 @@ ROUTINE(dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT, (const MPI_Comm 
 	int outcome = from_error(isthmus_Dist_graph_create_adjacent(to_comm(comm_old), indegree, (uintptr_t)sources, to_weights(sourceweights), outdegree, (uintptr_t)destinations, to_weights(destweights), to_info(info), reorder, (uintptr_t)&abi_comm_dist_graph));
 	if (abi_comm_dist_graph)
 		*comm_dist_graph = from_comm(abi_comm_dist_graph);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(dist_graph_neighbors, DIST_GRAPH_NEIGHBORS, (const MPI_Comm *f_comm, const int *f_maxindegree, int sources[], int sourceweights[], const int *f_maxoutdegree, int destinations[], int destweights[], MPI_Fint *ierr))
@@ -1465,7 +1484,7 @@ ROUTINE(dist_graph_neighbors, DIST_GRAPH_NEIGHBORS, (const MPI_Comm *f_comm, con
 	int maxoutdegree = *f_maxoutdegree;
 	isthmus_enter("MPI_Dist_graph_neighbors");
 	int outcome = from_error(isthmus_Dist_graph_neighbors(to_comm(comm), maxindegree, (uintptr_t)sources, to_weights(sourceweights), maxoutdegree, (uintptr_t)destinations, to_weights(destweights)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(dist_graph_neighbors_count, DIST_GRAPH_NEIGHBORS_COUNT, (const MPI_Comm *f_comm, int *indegree, int *outdegree, int *weighted, MPI_Fint *ierr))
@@ -1473,7 +1492,7 @@ ROUTINE(dist_graph_neighbors_count, DIST_GRAPH_NEIGHBORS_COUNT, (const MPI_Comm 
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Dist_graph_neighbors_count");
 	int outcome = from_error(isthmus_Dist_graph_neighbors_count(to_comm(comm), (uintptr_t)indegree, (uintptr_t)outdegree, (uintptr_t)weighted));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(errhandler_free, ERRHANDLER_FREE, (MPI_Errhandler *errhandler, MPI_Fint *ierr))
@@ -1482,7 +1501,7 @@ ROUTINE(errhandler_free, ERRHANDLER_FREE, (MPI_Errhandler *errhandler, MPI_Fint 
 	uintptr_t abi_errhandler = to_errhandler(*errhandler);
 	int outcome = from_error(isthmus_Errhandler_free((uintptr_t)&abi_errhandler));
 	*errhandler = from_errhandler(abi_errhandler);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(error_class, ERROR_CLASS, (const int *f_errorcode, int *errorclass, MPI_Fint *ierr))
@@ -1492,7 +1511,7 @@ ROUTINE(error_class, ERROR_CLASS, (const int *f_errorcode, int *errorclass, MPI_
 	int32_t abi_errorclass = to_error(*errorclass);
 	int outcome = from_error(isthmus_Error_class(to_error(errorcode), (uintptr_t)&abi_errorclass));
 	*errorclass = from_error(abi_errorclass);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(error_string, ERROR_STRING, (const int *f_errorcode, char *f_string, int *resultlen, MPI_Fint *ierr, int f_string_length))
@@ -1506,7 +1525,7 @@ ROUTINE(error_string, ERROR_STRING, (const int *f_errorcode, char *f_string, int
 		from_text(string, abi_string, 256, resultlen);
 	if (!outcome)
 		text_from(f_string, f_string_length, string);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(exscan, EXSCAN, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -1517,7 +1536,7 @@ ROUTINE(exscan, EXSCAN, (const void *sendbuf, void *recvbuf, const int *f_count,
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Exscan");
 	int outcome = from_error(isthmus_Exscan(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(fetch_and_op, FETCH_AND_OP, (void)) { isthmus_missing("MPI_Fetch_and_op"); }
@@ -1644,14 +1663,14 @@ ROUTINE(finalize, FINALIZE, (MPI_Fint *ierr))
 {
 	isthmus_enter("MPI_Finalize");
 	int outcome = from_error(isthmus_Finalize());
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(free_mem, FREE_MEM, (void *base, MPI_Fint *ierr))
 {
 	isthmus_enter("MPI_Free_mem");
 	int outcome = from_error(isthmus_Free_mem((uintptr_t)base));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(gather, GATHER, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -1664,7 +1683,7 @@ ROUTINE(gather, GATHER, (const void *sendbuf, const int *f_sendcount, const MPI_
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Gather");
 	int outcome = from_error(isthmus_Gather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(gatherv, GATHERV, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -1676,7 +1695,7 @@ ROUTINE(gatherv, GATHERV, (const void *sendbuf, const int *f_sendcount, const MP
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Gatherv");
 	int outcome = from_error(isthmus_Gatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_rank(root), to_comm(comm), 0));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(get, GET, (void)) { isthmus_missing("MPI_Get"); }
@@ -1687,7 +1706,7 @@ ROUTINE(get_address, GET_ADDRESS, (const void *location, MPI_Aint *address, MPI_
 {
 	isthmus_enter("MPI_Get_address");
 	int outcome = from_error(isthmus_Get_address(to_buffer(location), (uintptr_t)address));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(get_count, GET_COUNT, (const MPI_Status *status, const MPI_Datatype *f_datatype, int *count, MPI_Fint *ierr))
@@ -1698,7 +1717,7 @@ ROUTINE(get_count, GET_COUNT, (const MPI_Status *status, const MPI_Datatype *f_d
 	int64_t wide_count = *count;
 	int outcome = from_error(isthmus_Get_count(to_status(status, &abi_status), to_datatype(datatype), (uintptr_t)&wide_count));
 	*count = isthmus_narrow(wide_count);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(get_elements, GET_ELEMENTS, (const MPI_Status *status, const MPI_Datatype *f_datatype, int *count, MPI_Fint *ierr))
@@ -1709,7 +1728,7 @@ ROUTINE(get_elements, GET_ELEMENTS, (const MPI_Status *status, const MPI_Datatyp
 	int64_t wide_count = *count;
 	int outcome = from_error(isthmus_Get_elements(to_status(status, &abi_status), to_datatype(datatype), (uintptr_t)&wide_count));
 	*count = isthmus_narrow(wide_count);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(get_elements_x, GET_ELEMENTS_X, (const MPI_Status *status, const MPI_Datatype *f_datatype, MPI_Count *count, MPI_Fint *ierr))
@@ -1718,7 +1737,7 @@ ROUTINE(get_elements_x, GET_ELEMENTS_X, (const MPI_Status *status, const MPI_Dat
 	isthmus_enter("MPI_Get_elements_x");
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Get_elements_x(to_status(status, &abi_status), to_datatype(datatype), (uintptr_t)count));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(get_library_version, GET_LIBRARY_VERSION, (char *f_version, int *resultlen, MPI_Fint *ierr, int f_version_length))
@@ -1731,7 +1750,7 @@ ROUTINE(get_library_version, GET_LIBRARY_VERSION, (char *f_version, int *resultl
 		from_text(version, abi_version, 256, resultlen);
 	if (!outcome)
 		text_from(f_version, f_version_length, version);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(get_processor_name, GET_PROCESSOR_NAME, (char *f_name, int *resultlen, MPI_Fint *ierr, int f_name_length))
@@ -1741,14 +1760,14 @@ ROUTINE(get_processor_name, GET_PROCESSOR_NAME, (char *f_name, int *resultlen, M
 	int outcome = from_error(isthmus_Get_processor_name((uintptr_t)name, (uintptr_t)resultlen));
 	if (!outcome)
 		text_from(f_name, f_name_length, name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(get_version, GET_VERSION, (int *version, int *subversion, MPI_Fint *ierr))
 {
 	isthmus_enter("MPI_Get_version");
 	int outcome = from_error(isthmus_Get_version((uintptr_t)version, (uintptr_t)subversion));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(graph_create, GRAPH_CREATE, (const MPI_Comm *f_comm_old, const int *f_nnodes, const int indx[], const int edges[], const int *f_reorder, MPI_Comm *comm_graph, MPI_Fint *ierr))
@@ -1761,7 +1780,7 @@ ROUTINE(graph_create, GRAPH_CREATE, (const MPI_Comm *f_comm_old, const int *f_nn
 	int outcome = from_error(isthmus_Graph_create(to_comm(comm_old), nnodes, (uintptr_t)indx, (uintptr_t)edges, reorder, (uintptr_t)&abi_comm_graph));
 	if (abi_comm_graph)
 		*comm_graph = from_comm(abi_comm_graph);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(graph_get, GRAPH_GET, (const MPI_Comm *f_comm, const int *f_maxindex, const int *f_maxedges, int indx[], int edges[], MPI_Fint *ierr))
@@ -1771,7 +1790,7 @@ ROUTINE(graph_get, GRAPH_GET, (const MPI_Comm *f_comm, const int *f_maxindex, co
 	int maxedges = *f_maxedges;
 	isthmus_enter("MPI_Graph_get");
 	int outcome = from_error(isthmus_Graph_get(to_comm(comm), maxindex, maxedges, (uintptr_t)indx, (uintptr_t)edges));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(graph_map, GRAPH_MAP, (const MPI_Comm *f_comm, const int *f_nnodes, const int indx[], const int edges[], int *newrank, MPI_Fint *ierr))
@@ -1780,7 +1799,7 @@ ROUTINE(graph_map, GRAPH_MAP, (const MPI_Comm *f_comm, const int *f_nnodes, cons
 	int nnodes = *f_nnodes;
 	isthmus_enter("MPI_Graph_map");
 	int outcome = from_error(isthmus_Graph_map(to_comm(comm), nnodes, (uintptr_t)indx, (uintptr_t)edges, (uintptr_t)newrank));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(graph_neighbors, GRAPH_NEIGHBORS, (const MPI_Comm *f_comm, const int *f_rank, const int *f_maxneighbors, int neighbors[], MPI_Fint *ierr))
@@ -1790,7 +1809,7 @@ ROUTINE(graph_neighbors, GRAPH_NEIGHBORS, (const MPI_Comm *f_comm, const int *f_
 	int maxneighbors = *f_maxneighbors;
 	isthmus_enter("MPI_Graph_neighbors");
 	int outcome = from_error(isthmus_Graph_neighbors(to_comm(comm), to_rank(rank), maxneighbors, (uintptr_t)neighbors));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(graph_neighbors_count, GRAPH_NEIGHBORS_COUNT, (const MPI_Comm *f_comm, const int *f_rank, int *nneighbors, MPI_Fint *ierr))
@@ -1799,7 +1818,7 @@ ROUTINE(graph_neighbors_count, GRAPH_NEIGHBORS_COUNT, (const MPI_Comm *f_comm, c
 	int rank = *f_rank;
 	isthmus_enter("MPI_Graph_neighbors_count");
 	int outcome = from_error(isthmus_Graph_neighbors_count(to_comm(comm), to_rank(rank), (uintptr_t)nneighbors));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(graphdims_get, GRAPHDIMS_GET, (const MPI_Comm *f_comm, int *nnodes, int *nedges, MPI_Fint *ierr))
@@ -1807,7 +1826,7 @@ ROUTINE(graphdims_get, GRAPHDIMS_GET, (const MPI_Comm *f_comm, int *nnodes, int 
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Graphdims_get");
 	int outcome = from_error(isthmus_Graphdims_get(to_comm(comm), (uintptr_t)nnodes, (uintptr_t)nedges));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(grequest_complete, GREQUEST_COMPLETE, (const MPI_Request *f_request, MPI_Fint *ierr))
@@ -1815,7 +1834,7 @@ ROUTINE(grequest_complete, GREQUEST_COMPLETE, (const MPI_Request *f_request, MPI
 	MPI_Request request = *f_request;
 	isthmus_enter("MPI_Grequest_complete");
 	int outcome = from_error(isthmus_Grequest_complete(to_request(request)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(grequest_start, GREQUEST_START, (void)) { isthmus_missing("MPI_Grequest_start"); }
@@ -1828,7 +1847,7 @@ ROUTINE(group_compare, GROUP_COMPARE, (const MPI_Group *f_group1, const MPI_Grou
 	int32_t abi_result = to_comparison(*result);
 	int outcome = from_error(isthmus_Group_compare(to_group(group1), to_group(group2), (uintptr_t)&abi_result));
 	*result = from_comparison(abi_result);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_difference, GROUP_DIFFERENCE, (const MPI_Group *f_group1, const MPI_Group *f_group2, MPI_Group *newgroup, MPI_Fint *ierr))
@@ -1840,7 +1859,7 @@ ROUTINE(group_difference, GROUP_DIFFERENCE, (const MPI_Group *f_group1, const MP
 	int outcome = from_error(isthmus_Group_difference(to_group(group1), to_group(group2), (uintptr_t)&abi_newgroup));
 	if (abi_newgroup)
 		*newgroup = from_group(abi_newgroup);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_excl, GROUP_EXCL, (const MPI_Group *f_group, const int *f_n, const int ranks[], MPI_Group *newgroup, MPI_Fint *ierr))
@@ -1852,7 +1871,7 @@ ROUTINE(group_excl, GROUP_EXCL, (const MPI_Group *f_group, const int *f_n, const
 	int outcome = from_error(isthmus_Group_excl(to_group(group), n, (uintptr_t)ranks, (uintptr_t)&abi_newgroup));
 	if (abi_newgroup)
 		*newgroup = from_group(abi_newgroup);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_free, GROUP_FREE, (MPI_Group *group, MPI_Fint *ierr))
@@ -1861,7 +1880,7 @@ ROUTINE(group_free, GROUP_FREE, (MPI_Group *group, MPI_Fint *ierr))
 	uintptr_t abi_group = to_group(*group);
 	int outcome = from_error(isthmus_Group_free((uintptr_t)&abi_group));
 	*group = from_group(abi_group);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_incl, GROUP_INCL, (const MPI_Group *f_group, const int *f_n, const int ranks[], MPI_Group *newgroup, MPI_Fint *ierr))
@@ -1873,7 +1892,7 @@ ROUTINE(group_incl, GROUP_INCL, (const MPI_Group *f_group, const int *f_n, const
 	int outcome = from_error(isthmus_Group_incl(to_group(group), n, (uintptr_t)ranks, (uintptr_t)&abi_newgroup));
 	if (abi_newgroup)
 		*newgroup = from_group(abi_newgroup);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_intersection, GROUP_INTERSECTION, (const MPI_Group *f_group1, const MPI_Group *f_group2, MPI_Group *newgroup, MPI_Fint *ierr))
@@ -1885,7 +1904,7 @@ ROUTINE(group_intersection, GROUP_INTERSECTION, (const MPI_Group *f_group1, cons
 	int outcome = from_error(isthmus_Group_intersection(to_group(group1), to_group(group2), (uintptr_t)&abi_newgroup));
 	if (abi_newgroup)
 		*newgroup = from_group(abi_newgroup);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_range_excl, GROUP_RANGE_EXCL, (const MPI_Group *f_group, const int *f_n, int ranges[][3], MPI_Group *newgroup, MPI_Fint *ierr))
@@ -1897,7 +1916,7 @@ ROUTINE(group_range_excl, GROUP_RANGE_EXCL, (const MPI_Group *f_group, const int
 	int outcome = from_error(isthmus_Group_range_excl(to_group(group), n, (uintptr_t)ranges, (uintptr_t)&abi_newgroup));
 	if (abi_newgroup)
 		*newgroup = from_group(abi_newgroup);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_range_incl, GROUP_RANGE_INCL, (const MPI_Group *f_group, const int *f_n, int ranges[][3], MPI_Group *newgroup, MPI_Fint *ierr))
@@ -1909,7 +1928,7 @@ ROUTINE(group_range_incl, GROUP_RANGE_INCL, (const MPI_Group *f_group, const int
 	int outcome = from_error(isthmus_Group_range_incl(to_group(group), n, (uintptr_t)ranges, (uintptr_t)&abi_newgroup));
 	if (abi_newgroup)
 		*newgroup = from_group(abi_newgroup);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_rank, GROUP_RANK, (const MPI_Group *f_group, int *rank, MPI_Fint *ierr))
@@ -1919,7 +1938,7 @@ ROUTINE(group_rank, GROUP_RANK, (const MPI_Group *f_group, int *rank, MPI_Fint *
 	int32_t abi_rank = to_rank(*rank);
 	int outcome = from_error(isthmus_Group_rank(to_group(group), (uintptr_t)&abi_rank));
 	*rank = from_rank(abi_rank);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_size, GROUP_SIZE, (const MPI_Group *f_group, int *size, MPI_Fint *ierr))
@@ -1927,7 +1946,7 @@ ROUTINE(group_size, GROUP_SIZE, (const MPI_Group *f_group, int *size, MPI_Fint *
 	MPI_Group group = *f_group;
 	isthmus_enter("MPI_Group_size");
 	int outcome = from_error(isthmus_Group_size(to_group(group), (uintptr_t)size));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_translate_ranks, GROUP_TRANSLATE_RANKS, (const MPI_Group *f_group1, const int *f_n, const int ranks1[], const MPI_Group *f_group2, int ranks2[], MPI_Fint *ierr))
@@ -1942,7 +1961,7 @@ ROUTINE(group_translate_ranks, GROUP_TRANSLATE_RANKS, (const MPI_Group *f_group1
 	int outcome = from_error(isthmus_Group_translate_ranks(to_group(group1), n, (uintptr_t)abi_ranks1, to_group(group2), (uintptr_t)abi_ranks2));
 	free(abi_ranks1);
 	from_ranks(ranks2, abi_ranks2, abi_number);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(group_union, GROUP_UNION, (const MPI_Group *f_group1, const MPI_Group *f_group2, MPI_Group *newgroup, MPI_Fint *ierr))
@@ -1954,7 +1973,7 @@ ROUTINE(group_union, GROUP_UNION, (const MPI_Group *f_group1, const MPI_Group *f
 	int outcome = from_error(isthmus_Group_union(to_group(group1), to_group(group2), (uintptr_t)&abi_newgroup));
 	if (abi_newgroup)
 		*newgroup = from_group(abi_newgroup);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(iallgather, IALLGATHER, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -1969,7 +1988,7 @@ ROUTINE(iallgather, IALLGATHER, (const void *sendbuf, const int *f_sendcount, co
 	int outcome = from_error(isthmus_Iallgather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(iallgatherv, IALLGATHERV, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -1983,7 +2002,7 @@ ROUTINE(iallgatherv, IALLGATHERV, (const void *sendbuf, const int *f_sendcount, 
 	int outcome = from_error(isthmus_Iallgatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(iallreduce, IALLREDUCE, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -1997,7 +2016,7 @@ ROUTINE(iallreduce, IALLREDUCE, (const void *sendbuf, void *recvbuf, const int *
 	int outcome = from_error(isthmus_Iallreduce(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ialltoall, IALLTOALL, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2012,7 +2031,7 @@ ROUTINE(ialltoall, IALLTOALL, (const void *sendbuf, const int *f_sendcount, cons
 	int outcome = from_error(isthmus_Ialltoall(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ialltoallv, IALLTOALLV, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2025,7 +2044,7 @@ ROUTINE(ialltoallv, IALLTOALLV, (const void *sendbuf, const int sendcounts[], co
 	int outcome = from_error(isthmus_Ialltoallv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ialltoallw, IALLTOALLW, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2040,7 +2059,7 @@ ROUTINE(ialltoallw, IALLTOALLW, (const void *sendbuf, const int sendcounts[], co
 	free(abi_recvtypes);
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ibarrier, IBARRIER, (const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2051,7 +2070,7 @@ ROUTINE(ibarrier, IBARRIER, (const MPI_Comm *f_comm, MPI_Request *request, MPI_F
 	int outcome = from_error(isthmus_Ibarrier(to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ibcast, IBCAST, (void *buffer, const int *f_count, const MPI_Datatype *f_datatype, const int *f_root, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2065,7 +2084,7 @@ ROUTINE(ibcast, IBCAST, (void *buffer, const int *f_count, const MPI_Datatype *f
 	int outcome = from_error(isthmus_Ibcast((uintptr_t)buffer, count, to_datatype(datatype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ibsend, IBSEND, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2080,7 +2099,7 @@ ROUTINE(ibsend, IBSEND, (const void *buf, const int *f_count, const MPI_Datatype
 	int outcome = from_error(isthmus_Ibsend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(iexscan, IEXSCAN, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2094,7 +2113,7 @@ ROUTINE(iexscan, IEXSCAN, (const void *sendbuf, void *recvbuf, const int *f_coun
 	int outcome = from_error(isthmus_Iexscan(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(igather, IGATHER, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2110,7 +2129,7 @@ ROUTINE(igather, IGATHER, (const void *sendbuf, const int *f_sendcount, const MP
 	int outcome = from_error(isthmus_Igather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(igatherv, IGATHERV, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2125,7 +2144,7 @@ ROUTINE(igatherv, IGATHERV, (const void *sendbuf, const int *f_sendcount, const 
 	int outcome = from_error(isthmus_Igatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(improbe, IMPROBE, (const int *f_source, const int *f_tag, const MPI_Comm *f_comm, int *flag, MPI_Message *message, MPI_Status *status, MPI_Fint *ierr))
@@ -2141,7 +2160,7 @@ ROUTINE(improbe, IMPROBE, (const int *f_source, const int *f_tag, const MPI_Comm
 	if (abi_message)
 		*message = from_message(abi_message);
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(imrecv, IMRECV, (void *buf, const int *f_count, const MPI_Datatype *f_datatype, MPI_Message *message, MPI_Request *request, MPI_Fint *ierr))
@@ -2155,7 +2174,7 @@ ROUTINE(imrecv, IMRECV, (void *buf, const int *f_count, const MPI_Datatype *f_da
 	*message = from_message(abi_message);
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ineighbor_allgather, INEIGHBOR_ALLGATHER, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2170,7 +2189,7 @@ ROUTINE(ineighbor_allgather, INEIGHBOR_ALLGATHER, (const void *sendbuf, const in
 	int outcome = from_error(isthmus_Ineighbor_allgather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ineighbor_allgatherv, INEIGHBOR_ALLGATHERV, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2184,7 +2203,7 @@ ROUTINE(ineighbor_allgatherv, INEIGHBOR_ALLGATHERV, (const void *sendbuf, const 
 	int outcome = from_error(isthmus_Ineighbor_allgatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ineighbor_alltoall, INEIGHBOR_ALLTOALL, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2199,7 +2218,7 @@ ROUTINE(ineighbor_alltoall, INEIGHBOR_ALLTOALL, (const void *sendbuf, const int 
 	int outcome = from_error(isthmus_Ineighbor_alltoall(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ineighbor_alltoallv, INEIGHBOR_ALLTOALLV, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2212,7 +2231,7 @@ ROUTINE(ineighbor_alltoallv, INEIGHBOR_ALLTOALLV, (const void *sendbuf, const in
 	int outcome = from_error(isthmus_Ineighbor_alltoallv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, (const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2227,7 +2246,7 @@ ROUTINE(ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, (const void *sendbuf, const in
 	free(abi_recvtypes);
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_create, INFO_CREATE, (MPI_Info *info, MPI_Fint *ierr))
@@ -2237,7 +2256,7 @@ ROUTINE(info_create, INFO_CREATE, (MPI_Info *info, MPI_Fint *ierr))
 	int outcome = from_error(isthmus_Info_create((uintptr_t)&abi_info));
 	if (abi_info)
 		*info = from_info(abi_info);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_delete, INFO_DELETE, (const MPI_Info *f_info, const char *f_key, MPI_Fint *ierr, int f_key_length))
@@ -2247,7 +2266,7 @@ ROUTINE(info_delete, INFO_DELETE, (const MPI_Info *f_info, const char *f_key, MP
 	isthmus_enter("MPI_Info_delete");
 	int outcome = from_error(isthmus_Info_delete(to_info(info), (uintptr_t)key));
 	free(key);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_dup, INFO_DUP, (const MPI_Info *f_info, MPI_Info *newinfo, MPI_Fint *ierr))
@@ -2258,7 +2277,7 @@ ROUTINE(info_dup, INFO_DUP, (const MPI_Info *f_info, MPI_Info *newinfo, MPI_Fint
 	int outcome = from_error(isthmus_Info_dup(to_info(info), (uintptr_t)&abi_newinfo));
 	if (abi_newinfo)
 		*newinfo = from_info(abi_newinfo);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_free, INFO_FREE, (MPI_Info *info, MPI_Fint *ierr))
@@ -2267,7 +2286,7 @@ ROUTINE(info_free, INFO_FREE, (MPI_Info *info, MPI_Fint *ierr))
 	uintptr_t abi_info = to_info(*info);
 	int outcome = from_error(isthmus_Info_free((uintptr_t)&abi_info));
 	*info = from_info(abi_info);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_get, INFO_GET, (const MPI_Info *f_info, const char *f_key, const int *f_valuelen, char *f_value, int *flag, MPI_Fint *ierr, int f_key_length, int f_value_length))
@@ -2283,7 +2302,7 @@ ROUTINE(info_get, INFO_GET, (const MPI_Info *f_info, const char *f_key, const in
 	free(key);
 	if (!outcome && *flag)
 		text_from(f_value, f_value_length, value);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_get_nkeys, INFO_GET_NKEYS, (const MPI_Info *f_info, int *nkeys, MPI_Fint *ierr))
@@ -2291,7 +2310,7 @@ ROUTINE(info_get_nkeys, INFO_GET_NKEYS, (const MPI_Info *f_info, int *nkeys, MPI
 	MPI_Info info = *f_info;
 	isthmus_enter("MPI_Info_get_nkeys");
 	int outcome = from_error(isthmus_Info_get_nkeys(to_info(info), (uintptr_t)nkeys));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_get_nthkey, INFO_GET_NTHKEY, (const MPI_Info *f_info, const int *f_n, char *f_key, MPI_Fint *ierr, int f_key_length))
@@ -2306,7 +2325,7 @@ ROUTINE(info_get_nthkey, INFO_GET_NTHKEY, (const MPI_Info *f_info, const int *f_
 		from_text(key, abi_key, 36, NULL);
 	if (!outcome)
 		text_from(f_key, f_key_length, key);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_get_valuelen, INFO_GET_VALUELEN, (const MPI_Info *f_info, const char *f_key, int *valuelen, int *flag, MPI_Fint *ierr, int f_key_length))
@@ -2316,7 +2335,7 @@ ROUTINE(info_get_valuelen, INFO_GET_VALUELEN, (const MPI_Info *f_info, const cha
 	isthmus_enter("MPI_Info_get_valuelen");
 	int outcome = from_error(isthmus_Info_get_valuelen(to_info(info), (uintptr_t)key, (uintptr_t)valuelen, (uintptr_t)flag));
 	free(key);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(info_set, INFO_SET, (const MPI_Info *f_info, const char *f_key, const char *f_value, MPI_Fint *ierr, int f_key_length, int f_value_length))
@@ -2328,7 +2347,7 @@ ROUTINE(info_set, INFO_SET, (const MPI_Info *f_info, const char *f_key, const ch
 	int outcome = from_error(isthmus_Info_set(to_info(info), (uintptr_t)key, (uintptr_t)value));
 	free(key);
 	free(value);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(intercomm_create, INTERCOMM_CREATE, (const MPI_Comm *f_local_comm, const int *f_local_leader, const MPI_Comm *f_peer_comm, const int *f_remote_leader, const int *f_tag, MPI_Comm *newintercomm, MPI_Fint *ierr))
@@ -2343,7 +2362,7 @@ ROUTINE(intercomm_create, INTERCOMM_CREATE, (const MPI_Comm *f_local_comm, const
 	int outcome = from_error(isthmus_Intercomm_create(to_comm(local_comm), to_rank(local_leader), to_comm(peer_comm), to_rank(remote_leader), to_tag(tag), (uintptr_t)&abi_newintercomm));
 	if (abi_newintercomm)
 		*newintercomm = from_comm(abi_newintercomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(intercomm_merge, INTERCOMM_MERGE, (const MPI_Comm *f_intercomm, const int *f_high, MPI_Comm *newintracomm, MPI_Fint *ierr))
@@ -2355,7 +2374,7 @@ ROUTINE(intercomm_merge, INTERCOMM_MERGE, (const MPI_Comm *f_intercomm, const in
 	int outcome = from_error(isthmus_Intercomm_merge(to_comm(intercomm), high, (uintptr_t)&abi_newintracomm));
 	if (abi_newintracomm)
 		*newintracomm = from_comm(abi_newintracomm);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(iprobe, IPROBE, (const int *f_source, const int *f_tag, const MPI_Comm *f_comm, int *flag, MPI_Status *status, MPI_Fint *ierr))
@@ -2368,7 +2387,7 @@ ROUTINE(iprobe, IPROBE, (const int *f_source, const int *f_tag, const MPI_Comm *
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Iprobe(to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)flag, to_status(status, &abi_status)));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(irecv, IRECV, (void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_source, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2383,7 +2402,7 @@ ROUTINE(irecv, IRECV, (void *buf, const int *f_count, const MPI_Datatype *f_data
 	int outcome = from_error(isthmus_Irecv(to_buffer(buf), count, to_datatype(datatype), to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ireduce, IREDUCE, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const int *f_root, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2398,7 +2417,7 @@ ROUTINE(ireduce, IREDUCE, (const void *sendbuf, void *recvbuf, const int *f_coun
 	int outcome = from_error(isthmus_Ireduce(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ireduce_scatter, IREDUCE_SCATTER, (const void *sendbuf, void *recvbuf, const int recvcounts[], const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2411,7 +2430,7 @@ ROUTINE(ireduce_scatter, IREDUCE_SCATTER, (const void *sendbuf, void *recvbuf, c
 	int outcome = from_error(isthmus_Ireduce_scatter(to_buffer(sendbuf), to_buffer(recvbuf), (uintptr_t)recvcounts, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ireduce_scatter_block, IREDUCE_SCATTER_BLOCK, (const void *sendbuf, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2425,7 +2444,7 @@ ROUTINE(ireduce_scatter_block, IREDUCE_SCATTER_BLOCK, (const void *sendbuf, void
 	int outcome = from_error(isthmus_Ireduce_scatter_block(to_buffer(sendbuf), to_buffer(recvbuf), recvcount, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(irsend, IRSEND, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2440,14 +2459,14 @@ ROUTINE(irsend, IRSEND, (const void *buf, const int *f_count, const MPI_Datatype
 	int outcome = from_error(isthmus_Irsend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(is_thread_main, IS_THREAD_MAIN, (int *flag, MPI_Fint *ierr))
 {
 	isthmus_enter("MPI_Is_thread_main");
 	int outcome = from_error(isthmus_Is_thread_main((uintptr_t)flag));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(iscan, ISCAN, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2461,7 +2480,7 @@ ROUTINE(iscan, ISCAN, (const void *sendbuf, void *recvbuf, const int *f_count, c
 	int outcome = from_error(isthmus_Iscan(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(iscatter, ISCATTER, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2477,7 +2496,7 @@ ROUTINE(iscatter, ISCATTER, (const void *sendbuf, const int *f_sendcount, const 
 	int outcome = from_error(isthmus_Iscatter(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(iscatterv, ISCATTERV, (const void *sendbuf, const int sendcounts[], const int displs[], const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2492,7 +2511,7 @@ ROUTINE(iscatterv, ISCATTERV, (const void *sendbuf, const int sendcounts[], cons
 	int outcome = from_error(isthmus_Iscatterv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)displs, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(isend, ISEND, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2507,7 +2526,7 @@ ROUTINE(isend, ISEND, (const void *buf, const int *f_count, const MPI_Datatype *
 	int outcome = from_error(isthmus_Isend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(issend, ISSEND, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2522,7 +2541,7 @@ ROUTINE(issend, ISSEND, (const void *buf, const int *f_count, const MPI_Datatype
 	int outcome = from_error(isthmus_Issend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(keyval_free, KEYVAL_FREE, (int *keyval, MPI_Fint *ierr))
@@ -2531,7 +2550,7 @@ ROUTINE(keyval_free, KEYVAL_FREE, (int *keyval, MPI_Fint *ierr))
 	int32_t abi_keyval = to_keyval(*keyval);
 	int outcome = from_error(isthmus_Keyval_free((uintptr_t)&abi_keyval));
 	*keyval = from_keyval(abi_keyval);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(lookup_name, LOOKUP_NAME, (const char *f_service_name, const MPI_Info *f_info, char *f_port_name, MPI_Fint *ierr, int f_service_name_length, int f_port_name_length))
@@ -2544,7 +2563,7 @@ ROUTINE(lookup_name, LOOKUP_NAME, (const char *f_service_name, const MPI_Info *f
 	free(service_name);
 	if (!outcome)
 		text_from(f_port_name, f_port_name_length, port_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(mprobe, MPROBE, (const int *f_source, const int *f_tag, const MPI_Comm *f_comm, MPI_Message *message, MPI_Status *status, MPI_Fint *ierr))
@@ -2560,7 +2579,7 @@ ROUTINE(mprobe, MPROBE, (const int *f_source, const int *f_tag, const MPI_Comm *
 	if (abi_message)
 		*message = from_message(abi_message);
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(mrecv, MRECV, (void *buf, const int *f_count, const MPI_Datatype *f_datatype, MPI_Message *message, MPI_Status *status, MPI_Fint *ierr))
@@ -2574,7 +2593,7 @@ ROUTINE(mrecv, MRECV, (void *buf, const int *f_count, const MPI_Datatype *f_data
 	int outcome = from_error(isthmus_Mrecv(to_buffer(buf), count, to_datatype(datatype), (uintptr_t)&abi_message, to_status(status, &abi_status)));
 	*message = from_message(abi_message);
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(neighbor_allgather, NEIGHBOR_ALLGATHER, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2586,7 +2605,7 @@ ROUTINE(neighbor_allgather, NEIGHBOR_ALLGATHER, (const void *sendbuf, const int 
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Neighbor_allgather");
 	int outcome = from_error(isthmus_Neighbor_allgather(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(neighbor_allgatherv, NEIGHBOR_ALLGATHERV, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2597,7 +2616,7 @@ ROUTINE(neighbor_allgatherv, NEIGHBOR_ALLGATHERV, (const void *sendbuf, const in
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Neighbor_allgatherv");
 	int outcome = from_error(isthmus_Neighbor_allgatherv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), 0));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(neighbor_alltoall, NEIGHBOR_ALLTOALL, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2609,7 +2628,7 @@ ROUTINE(neighbor_alltoall, NEIGHBOR_ALLTOALL, (const void *sendbuf, const int *f
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Neighbor_alltoall");
 	int outcome = from_error(isthmus_Neighbor_alltoall(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(neighbor_alltoallv, NEIGHBOR_ALLTOALLV, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2619,7 +2638,7 @@ ROUTINE(neighbor_alltoallv, NEIGHBOR_ALLTOALLV, (const void *sendbuf, const int 
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Neighbor_alltoallv");
 	int outcome = from_error(isthmus_Neighbor_alltoallv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), 0));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(neighbor_alltoallw, NEIGHBOR_ALLTOALLW, (const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2631,7 +2650,7 @@ ROUTINE(neighbor_alltoallw, NEIGHBOR_ALLTOALLW, (const void *sendbuf, const int 
 	int outcome = from_error(isthmus_Neighbor_alltoallw(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, (uintptr_t)abi_sendtypes, to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, (uintptr_t)abi_recvtypes, to_comm(comm), 0));
 	free(abi_sendtypes);
 	free(abi_recvtypes);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(op_commutative, OP_COMMUTATIVE, (const MPI_Op *f_op, int *commute, MPI_Fint *ierr))
@@ -2639,7 +2658,7 @@ ROUTINE(op_commutative, OP_COMMUTATIVE, (const MPI_Op *f_op, int *commute, MPI_F
 	MPI_Op op = *f_op;
 	isthmus_enter("MPI_Op_commutative");
 	int outcome = from_error(isthmus_Op_commutative(to_op(op), (uintptr_t)commute));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(op_create, OP_CREATE, (MPI_User_function *user_fn, const int *f_commute, MPI_Op *op, MPI_Fint *ierr))
@@ -2650,7 +2669,7 @@ ROUTINE(op_create, OP_CREATE, (MPI_User_function *user_fn, const int *f_commute,
 	int outcome = from_error(isthmus_Op_create((uintptr_t)user_fn, (uintptr_t)&call_user_function, commute, (uintptr_t)&abi_op));
 	if (abi_op)
 		*op = from_op(abi_op);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(op_free, OP_FREE, (MPI_Op *op, MPI_Fint *ierr))
@@ -2659,7 +2678,7 @@ ROUTINE(op_free, OP_FREE, (MPI_Op *op, MPI_Fint *ierr))
 	uintptr_t abi_op = to_op(*op);
 	int outcome = from_error(isthmus_Op_free((uintptr_t)&abi_op));
 	*op = from_op(abi_op);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(open_port, OPEN_PORT, (const MPI_Info *f_info, char *f_port_name, MPI_Fint *ierr, int f_port_name_length))
@@ -2670,7 +2689,7 @@ ROUTINE(open_port, OPEN_PORT, (const MPI_Info *f_info, char *f_port_name, MPI_Fi
 	int outcome = from_error(isthmus_Open_port(to_info(info), (uintptr_t)port_name));
 	if (!outcome)
 		text_from(f_port_name, f_port_name_length, port_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(pack, PACK, (const void *inbuf, const int *f_incount, const MPI_Datatype *f_datatype, void *outbuf, const int *f_outsize, int *position, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2683,7 +2702,7 @@ ROUTINE(pack, PACK, (const void *inbuf, const int *f_incount, const MPI_Datatype
 	int64_t wide_position = *position;
 	int outcome = from_error(isthmus_Pack(to_buffer(inbuf), incount, to_datatype(datatype), to_buffer(outbuf), outsize, (uintptr_t)&wide_position, to_comm(comm)));
 	*position = isthmus_narrow(wide_position);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(pack_external, PACK_EXTERNAL, (const char *f_datarep, const void *inbuf, const int *f_incount, const MPI_Datatype *f_datatype, void *outbuf, const MPI_Aint *f_outsize, MPI_Aint *position, MPI_Fint *ierr, int f_datarep_length))
@@ -2695,7 +2714,7 @@ ROUTINE(pack_external, PACK_EXTERNAL, (const char *f_datarep, const void *inbuf,
 	isthmus_enter("MPI_Pack_external");
 	int outcome = from_error(isthmus_Pack_external((uintptr_t)datarep, to_buffer(inbuf), incount, to_datatype(datatype), to_buffer(outbuf), outsize, (uintptr_t)position));
 	free(datarep);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(pack_external_size, PACK_EXTERNAL_SIZE, (const char *f_datarep, const int *f_incount, const MPI_Datatype *f_datatype, MPI_Aint *size, MPI_Fint *ierr, int f_datarep_length))
@@ -2706,7 +2725,7 @@ ROUTINE(pack_external_size, PACK_EXTERNAL_SIZE, (const char *f_datarep, const in
 	isthmus_enter("MPI_Pack_external_size");
 	int outcome = from_error(isthmus_Pack_external_size((uintptr_t)datarep, incount, to_datatype(datatype), (uintptr_t)size));
 	free(datarep);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(pack_size, PACK_SIZE, (const int *f_incount, const MPI_Datatype *f_datatype, const MPI_Comm *f_comm, int *size, MPI_Fint *ierr))
@@ -2718,15 +2737,7 @@ ROUTINE(pack_size, PACK_SIZE, (const int *f_incount, const MPI_Datatype *f_datat
 	int64_t wide_size = *size;
 	int outcome = from_error(isthmus_Pack_size(incount, to_datatype(datatype), to_comm(comm), (uintptr_t)&wide_size));
 	*size = isthmus_narrow(wide_size);
-	*ierr = outcome;
-}
-
-ROUTINE(pcontrol, PCONTROL, (const int *f_level, MPI_Fint *ierr))
-{
-	int level = *f_level;
-	isthmus_enter("MPI_Pcontrol");
-	int outcome = from_error(isthmus_Pcontrol(level));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(probe, PROBE, (const int *f_source, const int *f_tag, const MPI_Comm *f_comm, MPI_Status *status, MPI_Fint *ierr))
@@ -2739,7 +2750,7 @@ ROUTINE(probe, PROBE, (const int *f_source, const int *f_tag, const MPI_Comm *f_
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Probe(to_rank(source), to_tag(tag), to_comm(comm), to_status(status, &abi_status)));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(publish_name, PUBLISH_NAME, (const char *f_service_name, const MPI_Info *f_info, const char *f_port_name, MPI_Fint *ierr, int f_service_name_length, int f_port_name_length))
@@ -2751,7 +2762,7 @@ ROUTINE(publish_name, PUBLISH_NAME, (const char *f_service_name, const MPI_Info 
 	int outcome = from_error(isthmus_Publish_name((uintptr_t)service_name, to_info(info), (uintptr_t)port_name));
 	free(service_name);
 	free(port_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(put, PUT, (void)) { isthmus_missing("MPI_Put"); }
@@ -2762,7 +2773,7 @@ ROUTINE(query_thread, QUERY_THREAD, (int *provided, MPI_Fint *ierr))
 	int32_t abi_provided = to_thread(*provided);
 	int outcome = from_error(isthmus_Query_thread((uintptr_t)&abi_provided));
 	*provided = from_thread(abi_provided);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(raccumulate, RACCUMULATE, (void)) { isthmus_missing("MPI_Raccumulate"); }
@@ -2779,7 +2790,7 @@ ROUTINE(recv, RECV, (void *buf, const int *f_count, const MPI_Datatype *f_dataty
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Recv(to_buffer(buf), count, to_datatype(datatype), to_rank(source), to_tag(tag), to_comm(comm), to_status(status, &abi_status)));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(recv_init, RECV_INIT, (void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_source, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2794,7 +2805,7 @@ ROUTINE(recv_init, RECV_INIT, (void *buf, const int *f_count, const MPI_Datatype
 	int outcome = from_error(isthmus_Recv_init(to_buffer(buf), count, to_datatype(datatype), to_rank(source), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(reduce, REDUCE, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const int *f_root, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2806,7 +2817,7 @@ ROUTINE(reduce, REDUCE, (const void *sendbuf, void *recvbuf, const int *f_count,
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Reduce");
 	int outcome = from_error(isthmus_Reduce(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_rank(root), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(reduce_local, REDUCE_LOCAL, (const void *inbuf, void *inoutbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, MPI_Fint *ierr))
@@ -2816,7 +2827,7 @@ ROUTINE(reduce_local, REDUCE_LOCAL, (const void *inbuf, void *inoutbuf, const in
 	MPI_Op op = *f_op;
 	isthmus_enter("MPI_Reduce_local");
 	int outcome = from_error(isthmus_Reduce_local(to_buffer(inbuf), to_buffer(inoutbuf), count, to_datatype(datatype), to_op(op)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(reduce_scatter, REDUCE_SCATTER, (const void *sendbuf, void *recvbuf, const int recvcounts[], const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2826,7 +2837,7 @@ ROUTINE(reduce_scatter, REDUCE_SCATTER, (const void *sendbuf, void *recvbuf, con
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Reduce_scatter");
 	int outcome = from_error(isthmus_Reduce_scatter(to_buffer(sendbuf), to_buffer(recvbuf), (uintptr_t)recvcounts, to_datatype(datatype), to_op(op), to_comm(comm), 0));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(reduce_scatter_block, REDUCE_SCATTER_BLOCK, (const void *sendbuf, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2837,7 +2848,7 @@ ROUTINE(reduce_scatter_block, REDUCE_SCATTER_BLOCK, (const void *sendbuf, void *
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Reduce_scatter_block");
 	int outcome = from_error(isthmus_Reduce_scatter_block(to_buffer(sendbuf), to_buffer(recvbuf), recvcount, to_datatype(datatype), to_op(op), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(register_datarep, REGISTER_DATAREP, (void)) { isthmus_missing("MPI_Register_datarep"); }
@@ -2848,7 +2859,7 @@ ROUTINE(request_free, REQUEST_FREE, (MPI_Request *request, MPI_Fint *ierr))
 	uintptr_t abi_request = to_request(*request);
 	int outcome = from_error(isthmus_Request_free((uintptr_t)&abi_request));
 	*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(request_get_status, REQUEST_GET_STATUS, (const MPI_Request *f_request, int *flag, MPI_Status *status, MPI_Fint *ierr))
@@ -2859,7 +2870,7 @@ ROUTINE(request_get_status, REQUEST_GET_STATUS, (const MPI_Request *f_request, i
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Request_get_status(to_request(request), (uintptr_t)flag, to_status(status, &abi_status)));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(rget, RGET, (void)) { isthmus_missing("MPI_Rget"); }
@@ -2877,7 +2888,7 @@ ROUTINE(rsend, RSEND, (const void *buf, const int *f_count, const MPI_Datatype *
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Rsend");
 	int outcome = from_error(isthmus_Rsend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(rsend_init, RSEND_INIT, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2892,7 +2903,7 @@ ROUTINE(rsend_init, RSEND_INIT, (const void *buf, const int *f_count, const MPI_
 	int outcome = from_error(isthmus_Rsend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(scan, SCAN, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2903,7 +2914,7 @@ ROUTINE(scan, SCAN, (const void *sendbuf, void *recvbuf, const int *f_count, con
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Scan");
 	int outcome = from_error(isthmus_Scan(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(scatter, SCATTER, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2916,7 +2927,7 @@ ROUTINE(scatter, SCATTER, (const void *sendbuf, const int *f_sendcount, const MP
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Scatter");
 	int outcome = from_error(isthmus_Scatter(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(scatterv, SCATTERV, (const void *sendbuf, const int sendcounts[], const int displs[], const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2928,7 +2939,7 @@ ROUTINE(scatterv, SCATTERV, (const void *sendbuf, const int sendcounts[], const 
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Scatterv");
 	int outcome = from_error(isthmus_Scatterv(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)displs, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), 0));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(send, SEND, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -2940,7 +2951,7 @@ ROUTINE(send, SEND, (const void *buf, const int *f_count, const MPI_Datatype *f_
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Send");
 	int outcome = from_error(isthmus_Send(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(send_init, SEND_INIT, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -2955,7 +2966,7 @@ ROUTINE(send_init, SEND_INIT, (const void *buf, const int *f_count, const MPI_Da
 	int outcome = from_error(isthmus_Send_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(sendrecv, SENDRECV, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, const int *f_dest, const int *f_sendtag, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_source, const int *f_recvtag, const MPI_Comm *f_comm, MPI_Status *status, MPI_Fint *ierr))
@@ -2974,7 +2985,7 @@ ROUTINE(sendrecv, SENDRECV, (const void *sendbuf, const int *f_sendcount, const 
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Sendrecv(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_rank(dest), to_tag(sendtag), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(source), to_tag(recvtag), to_comm(comm), to_status(status, &abi_status)));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(sendrecv_replace, SENDRECV_REPLACE, (void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_sendtag, const int *f_source, const int *f_recvtag, const MPI_Comm *f_comm, MPI_Status *status, MPI_Fint *ierr))
@@ -2991,7 +3002,7 @@ ROUTINE(sendrecv_replace, SENDRECV_REPLACE, (void *buf, const int *f_count, cons
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Sendrecv_replace(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(sendtag), to_rank(source), to_tag(recvtag), to_comm(comm), to_status(status, &abi_status)));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ssend, SSEND, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -3003,7 +3014,7 @@ ROUTINE(ssend, SSEND, (const void *buf, const int *f_count, const MPI_Datatype *
 	MPI_Comm comm = *f_comm;
 	isthmus_enter("MPI_Ssend");
 	int outcome = from_error(isthmus_Ssend(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(ssend_init, SSEND_INIT, (const void *buf, const int *f_count, const MPI_Datatype *f_datatype, const int *f_dest, const int *f_tag, const MPI_Comm *f_comm, MPI_Request *request, MPI_Fint *ierr))
@@ -3018,7 +3029,7 @@ ROUTINE(ssend_init, SSEND_INIT, (const void *buf, const int *f_count, const MPI_
 	int outcome = from_error(isthmus_Ssend_init(to_buffer(buf), count, to_datatype(datatype), to_rank(dest), to_tag(tag), to_comm(comm), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(start, START, (MPI_Request *request, MPI_Fint *ierr))
@@ -3027,7 +3038,7 @@ ROUTINE(start, START, (MPI_Request *request, MPI_Fint *ierr))
 	uintptr_t abi_request = to_request(*request);
 	int outcome = from_error(isthmus_Start((uintptr_t)&abi_request));
 	*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(startall, STARTALL, (const int *f_count, MPI_Request array_of_requests[], MPI_Fint *ierr))
@@ -3038,7 +3049,7 @@ ROUTINE(startall, STARTALL, (const int *f_count, MPI_Request array_of_requests[]
 	uintptr_t *abi_array_of_requests = to_requests(array_of_requests, abi_number);
 	int outcome = from_error(isthmus_Startall(count, (uintptr_t)abi_array_of_requests));
 	from_requests(array_of_requests, abi_array_of_requests, abi_number);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(status_set_cancelled, STATUS_SET_CANCELLED, (MPI_Status *status, const int *f_flag, MPI_Fint *ierr))
@@ -3049,7 +3060,7 @@ ROUTINE(status_set_cancelled, STATUS_SET_CANCELLED, (MPI_Status *status, const i
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Status_set_cancelled(to_status(status, &abi_status), flag));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(status_set_elements, STATUS_SET_ELEMENTS, (MPI_Status *status, const MPI_Datatype *f_datatype, const int *f_count, MPI_Fint *ierr))
@@ -3061,7 +3072,7 @@ ROUTINE(status_set_elements, STATUS_SET_ELEMENTS, (MPI_Status *status, const MPI
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Status_set_elements(to_status(status, &abi_status), to_datatype(datatype), count));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(status_set_elements_x, STATUS_SET_ELEMENTS_X, (MPI_Status *status, const MPI_Datatype *f_datatype, const MPI_Count *f_count, MPI_Fint *ierr))
@@ -3073,7 +3084,7 @@ ROUTINE(status_set_elements_x, STATUS_SET_ELEMENTS_X, (MPI_Status *status, const
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Status_set_elements_x(to_status(status, &abi_status), to_datatype(datatype), count));
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(test, TEST, (MPI_Request *request, int *flag, MPI_Status *status, MPI_Fint *ierr))
@@ -3085,7 +3096,7 @@ ROUTINE(test, TEST, (MPI_Request *request, int *flag, MPI_Status *status, MPI_Fi
 	int outcome = from_error(isthmus_Test((uintptr_t)&abi_request, (uintptr_t)flag, to_status(status, &abi_status)));
 	*request = from_request(abi_request);
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(test_cancelled, TEST_CANCELLED, (const MPI_Status *status, int *flag, MPI_Fint *ierr))
@@ -3093,7 +3104,7 @@ ROUTINE(test_cancelled, TEST_CANCELLED, (const MPI_Status *status, int *flag, MP
 	isthmus_enter("MPI_Test_cancelled");
 	MPI_ABI_Status abi_status;
 	int outcome = from_error(isthmus_Test_cancelled(to_status(status, &abi_status), (uintptr_t)flag));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(testall, TESTALL, (const int *f_count, MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses, MPI_Fint *ierr))
@@ -3107,7 +3118,7 @@ ROUTINE(testall, TESTALL, (const int *f_count, MPI_Request array_of_requests[], 
 	int outcome = from_error(isthmus_Testall(count, (uintptr_t)abi_array_of_requests, (uintptr_t)flag, (uintptr_t)abi_array_of_statuses));
 	from_requests(array_of_requests, abi_array_of_requests, abi_number);
 	from_statuses(array_of_statuses, abi_array_of_statuses, abi_number);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(testany, TESTANY, (const int *f_count, MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status, MPI_Fint *ierr))
@@ -3123,7 +3134,7 @@ ROUTINE(testany, TESTANY, (const int *f_count, MPI_Request array_of_requests[], 
 	from_requests(array_of_requests, abi_array_of_requests, abi_number);
 	from_status(status, &abi_status);
 	from_indices(indx, 1);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(testsome, TESTSOME, (const int *f_incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses, MPI_Fint *ierr))
@@ -3139,7 +3150,7 @@ ROUTINE(testsome, TESTSOME, (const int *f_incount, MPI_Request array_of_requests
 	from_requests(array_of_requests, abi_array_of_requests, abi_number);
 	from_statuses(array_of_statuses, abi_array_of_statuses, abi_number);
 	from_indices(array_of_indices, *outcount);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(topo_test, TOPO_TEST, (const MPI_Comm *f_comm, int *status, MPI_Fint *ierr))
@@ -3149,7 +3160,7 @@ ROUTINE(topo_test, TOPO_TEST, (const MPI_Comm *f_comm, int *status, MPI_Fint *ie
 	int32_t abi_status = to_topology(*status);
 	int outcome = from_error(isthmus_Topo_test(to_comm(comm), (uintptr_t)&abi_status));
 	*status = from_topology(abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_commit, TYPE_COMMIT, (MPI_Datatype *datatype, MPI_Fint *ierr))
@@ -3158,7 +3169,7 @@ ROUTINE(type_commit, TYPE_COMMIT, (MPI_Datatype *datatype, MPI_Fint *ierr))
 	uintptr_t abi_datatype = to_datatype(*datatype);
 	int outcome = from_error(isthmus_Type_commit((uintptr_t)&abi_datatype));
 	*datatype = from_datatype(abi_datatype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_contiguous, TYPE_CONTIGUOUS, (const int *f_count, const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3170,7 +3181,7 @@ ROUTINE(type_contiguous, TYPE_CONTIGUOUS, (const int *f_count, const MPI_Datatyp
 	int outcome = from_error(isthmus_Type_contiguous(count, to_datatype(oldtype), (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_darray, TYPE_CREATE_DARRAY, (const int *f_size, const int *f_rank, const int *f_ndims, const int array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], const int *f_order, const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3189,7 +3200,7 @@ ROUTINE(type_create_darray, TYPE_CREATE_DARRAY, (const int *f_size, const int *f
 	free(abi_array_of_dargs);
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_f90_complex, TYPE_CREATE_F90_COMPLEX, (const int *f_p, const int *f_r, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3201,7 +3212,7 @@ ROUTINE(type_create_f90_complex, TYPE_CREATE_F90_COMPLEX, (const int *f_p, const
 	int outcome = from_error(isthmus_Type_create_f90_complex(p, r, (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_f90_integer, TYPE_CREATE_F90_INTEGER, (const int *f_r, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3212,7 +3223,7 @@ ROUTINE(type_create_f90_integer, TYPE_CREATE_F90_INTEGER, (const int *f_r, MPI_D
 	int outcome = from_error(isthmus_Type_create_f90_integer(r, (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_f90_real, TYPE_CREATE_F90_REAL, (const int *f_p, const int *f_r, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3224,7 +3235,7 @@ ROUTINE(type_create_f90_real, TYPE_CREATE_F90_REAL, (const int *f_p, const int *
 	int outcome = from_error(isthmus_Type_create_f90_real(p, r, (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_hindexed, TYPE_CREATE_HINDEXED, (const int *f_count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3236,7 +3247,7 @@ ROUTINE(type_create_hindexed, TYPE_CREATE_HINDEXED, (const int *f_count, const i
 	int outcome = from_error(isthmus_Type_create_hindexed(count, (uintptr_t)array_of_blocklengths, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_hindexed_block, TYPE_CREATE_HINDEXED_BLOCK, (const int *f_count, const int *f_blocklength, const MPI_Aint array_of_displacements[], const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3249,7 +3260,7 @@ ROUTINE(type_create_hindexed_block, TYPE_CREATE_HINDEXED_BLOCK, (const int *f_co
 	int outcome = from_error(isthmus_Type_create_hindexed_block(count, blocklength, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_hvector, TYPE_CREATE_HVECTOR, (const int *f_count, const int *f_blocklength, const MPI_Aint *f_stride, const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3263,7 +3274,7 @@ ROUTINE(type_create_hvector, TYPE_CREATE_HVECTOR, (const int *f_count, const int
 	int outcome = from_error(isthmus_Type_create_hvector(count, blocklength, stride, to_datatype(oldtype), (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_indexed_block, TYPE_CREATE_INDEXED_BLOCK, (const int *f_count, const int *f_blocklength, const int array_of_displacements[], const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3276,7 +3287,7 @@ ROUTINE(type_create_indexed_block, TYPE_CREATE_INDEXED_BLOCK, (const int *f_coun
 	int outcome = from_error(isthmus_Type_create_indexed_block(count, blocklength, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_resized, TYPE_CREATE_RESIZED, (const MPI_Datatype *f_oldtype, const MPI_Aint *f_lb, const MPI_Aint *f_extent, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3289,7 +3300,7 @@ ROUTINE(type_create_resized, TYPE_CREATE_RESIZED, (const MPI_Datatype *f_oldtype
 	int outcome = from_error(isthmus_Type_create_resized(to_datatype(oldtype), lb, extent, (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_struct, TYPE_CREATE_STRUCT, (const int *f_count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3302,7 +3313,7 @@ ROUTINE(type_create_struct, TYPE_CREATE_STRUCT, (const int *f_count, const int a
 	free(abi_array_of_types);
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_create_subarray, TYPE_CREATE_SUBARRAY, (const int *f_ndims, const int array_of_sizes[], const int array_of_subsizes[], const int array_of_starts[], const int *f_order, const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3315,7 +3326,7 @@ ROUTINE(type_create_subarray, TYPE_CREATE_SUBARRAY, (const int *f_ndims, const i
 	int outcome = from_error(isthmus_Type_create_subarray(ndims, (uintptr_t)array_of_sizes, (uintptr_t)array_of_subsizes, (uintptr_t)array_of_starts, to_order(order), to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_delete_attr, TYPE_DELETE_ATTR, (const MPI_Datatype *f_datatype, const int *f_type_keyval, MPI_Fint *ierr))
@@ -3324,7 +3335,7 @@ ROUTINE(type_delete_attr, TYPE_DELETE_ATTR, (const MPI_Datatype *f_datatype, con
 	int type_keyval = *f_type_keyval;
 	isthmus_enter("MPI_Type_delete_attr");
 	int outcome = from_error(isthmus_Type_delete_attr(to_datatype(datatype), to_keyval(type_keyval)));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_dup, TYPE_DUP, (const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3335,7 +3346,7 @@ ROUTINE(type_dup, TYPE_DUP, (const MPI_Datatype *f_oldtype, MPI_Datatype *newtyp
 	int outcome = from_error(isthmus_Type_dup(to_datatype(oldtype), (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_free, TYPE_FREE, (MPI_Datatype *datatype, MPI_Fint *ierr))
@@ -3344,7 +3355,7 @@ ROUTINE(type_free, TYPE_FREE, (MPI_Datatype *datatype, MPI_Fint *ierr))
 	uintptr_t abi_datatype = to_datatype(*datatype);
 	int outcome = from_error(isthmus_Type_free((uintptr_t)&abi_datatype));
 	*datatype = from_datatype(abi_datatype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_free_keyval, TYPE_FREE_KEYVAL, (int *type_keyval, MPI_Fint *ierr))
@@ -3353,7 +3364,7 @@ ROUTINE(type_free_keyval, TYPE_FREE_KEYVAL, (int *type_keyval, MPI_Fint *ierr))
 	int32_t abi_type_keyval = to_keyval(*type_keyval);
 	int outcome = from_error(isthmus_Type_free_keyval((uintptr_t)&abi_type_keyval));
 	*type_keyval = from_keyval(abi_type_keyval);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_get_contents, TYPE_GET_CONTENTS, (const MPI_Datatype *f_datatype, const int *f_max_integers, const int *f_max_addresses, const int *f_max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[], MPI_Fint *ierr))
@@ -3369,7 +3380,7 @@ ROUTINE(type_get_contents, TYPE_GET_CONTENTS, (const MPI_Datatype *f_datatype, c
 	if (!outcome)
 		from_contents(datatype, array_of_integers);
 	from_datatypes(array_of_datatypes, abi_array_of_datatypes, abi_number);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_get_envelope, TYPE_GET_ENVELOPE, (const MPI_Datatype *f_datatype, int *num_integers, int *num_addresses, int *num_datatypes, int *combiner, MPI_Fint *ierr))
@@ -3379,7 +3390,7 @@ ROUTINE(type_get_envelope, TYPE_GET_ENVELOPE, (const MPI_Datatype *f_datatype, i
 	int32_t abi_combiner = to_combiner(*combiner);
 	int outcome = from_error(isthmus_Type_get_envelope(to_datatype(datatype), (uintptr_t)num_integers, (uintptr_t)num_addresses, (uintptr_t)num_datatypes, (uintptr_t)&abi_combiner));
 	*combiner = from_combiner(abi_combiner);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_get_extent, TYPE_GET_EXTENT, (const MPI_Datatype *f_datatype, MPI_Aint *lb, MPI_Aint *extent, MPI_Fint *ierr))
@@ -3387,7 +3398,7 @@ ROUTINE(type_get_extent, TYPE_GET_EXTENT, (const MPI_Datatype *f_datatype, MPI_A
 	MPI_Datatype datatype = *f_datatype;
 	isthmus_enter("MPI_Type_get_extent");
 	int outcome = from_error(isthmus_Type_get_extent(to_datatype(datatype), (uintptr_t)lb, (uintptr_t)extent));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_get_extent_x, TYPE_GET_EXTENT_X, (const MPI_Datatype *f_datatype, MPI_Count *lb, MPI_Count *extent, MPI_Fint *ierr))
@@ -3395,7 +3406,7 @@ ROUTINE(type_get_extent_x, TYPE_GET_EXTENT_X, (const MPI_Datatype *f_datatype, M
 	MPI_Datatype datatype = *f_datatype;
 	isthmus_enter("MPI_Type_get_extent_x");
 	int outcome = from_error(isthmus_Type_get_extent_x(to_datatype(datatype), (uintptr_t)lb, (uintptr_t)extent));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_get_name, TYPE_GET_NAME, (const MPI_Datatype *f_datatype, char *f_type_name, int *resultlen, MPI_Fint *ierr, int f_type_name_length))
@@ -3409,7 +3420,7 @@ ROUTINE(type_get_name, TYPE_GET_NAME, (const MPI_Datatype *f_datatype, char *f_t
 		from_text(type_name, abi_type_name, 64, resultlen);
 	if (!outcome)
 		text_from(f_type_name, f_type_name_length, type_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_get_true_extent, TYPE_GET_TRUE_EXTENT, (const MPI_Datatype *f_datatype, MPI_Aint *true_lb, MPI_Aint *true_extent, MPI_Fint *ierr))
@@ -3417,7 +3428,7 @@ ROUTINE(type_get_true_extent, TYPE_GET_TRUE_EXTENT, (const MPI_Datatype *f_datat
 	MPI_Datatype datatype = *f_datatype;
 	isthmus_enter("MPI_Type_get_true_extent");
 	int outcome = from_error(isthmus_Type_get_true_extent(to_datatype(datatype), (uintptr_t)true_lb, (uintptr_t)true_extent));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_get_true_extent_x, TYPE_GET_TRUE_EXTENT_X, (const MPI_Datatype *f_datatype, MPI_Count *true_lb, MPI_Count *true_extent, MPI_Fint *ierr))
@@ -3425,7 +3436,7 @@ ROUTINE(type_get_true_extent_x, TYPE_GET_TRUE_EXTENT_X, (const MPI_Datatype *f_d
 	MPI_Datatype datatype = *f_datatype;
 	isthmus_enter("MPI_Type_get_true_extent_x");
 	int outcome = from_error(isthmus_Type_get_true_extent_x(to_datatype(datatype), (uintptr_t)true_lb, (uintptr_t)true_extent));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_indexed, TYPE_INDEXED, (const int *f_count, const int array_of_blocklengths[], const int array_of_displacements[], const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3437,7 +3448,7 @@ ROUTINE(type_indexed, TYPE_INDEXED, (const int *f_count, const int array_of_bloc
 	int outcome = from_error(isthmus_Type_indexed(count, (uintptr_t)array_of_blocklengths, (uintptr_t)array_of_displacements, to_datatype(oldtype), (uintptr_t)&abi_newtype, 0));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_match_size, TYPE_MATCH_SIZE, (const int *f_typeclass, const int *f_size, MPI_Datatype *datatype, MPI_Fint *ierr))
@@ -3449,7 +3460,7 @@ ROUTINE(type_match_size, TYPE_MATCH_SIZE, (const int *f_typeclass, const int *f_
 	int outcome = from_error(isthmus_Type_match_size(to_typeclass(typeclass), size, (uintptr_t)&abi_datatype));
 	if (abi_datatype)
 		*datatype = from_datatype(abi_datatype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_set_name, TYPE_SET_NAME, (const MPI_Datatype *f_datatype, const char *f_type_name, MPI_Fint *ierr, int f_type_name_length))
@@ -3459,7 +3470,7 @@ ROUTINE(type_set_name, TYPE_SET_NAME, (const MPI_Datatype *f_datatype, const cha
 	isthmus_enter("MPI_Type_set_name");
 	int outcome = from_error(isthmus_Type_set_name(to_datatype(datatype), (uintptr_t)type_name));
 	free(type_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_size, TYPE_SIZE, (const MPI_Datatype *f_datatype, int *size, MPI_Fint *ierr))
@@ -3469,7 +3480,7 @@ ROUTINE(type_size, TYPE_SIZE, (const MPI_Datatype *f_datatype, int *size, MPI_Fi
 	int64_t wide_size = *size;
 	int outcome = from_error(isthmus_Type_size(to_datatype(datatype), (uintptr_t)&wide_size));
 	*size = isthmus_narrow(wide_size);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_size_x, TYPE_SIZE_X, (const MPI_Datatype *f_datatype, MPI_Count *size, MPI_Fint *ierr))
@@ -3477,7 +3488,7 @@ ROUTINE(type_size_x, TYPE_SIZE_X, (const MPI_Datatype *f_datatype, MPI_Count *si
 	MPI_Datatype datatype = *f_datatype;
 	isthmus_enter("MPI_Type_size_x");
 	int outcome = from_error(isthmus_Type_size_x(to_datatype(datatype), (uintptr_t)size));
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(type_vector, TYPE_VECTOR, (const int *f_count, const int *f_blocklength, const int *f_stride, const MPI_Datatype *f_oldtype, MPI_Datatype *newtype, MPI_Fint *ierr))
@@ -3491,7 +3502,7 @@ ROUTINE(type_vector, TYPE_VECTOR, (const int *f_count, const int *f_blocklength,
 	int outcome = from_error(isthmus_Type_vector(count, blocklength, stride, to_datatype(oldtype), (uintptr_t)&abi_newtype));
 	if (abi_newtype)
 		*newtype = from_datatype(abi_newtype);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(unpack, UNPACK, (const void *inbuf, const int *f_insize, int *position, void *outbuf, const int *f_outcount, const MPI_Datatype *f_datatype, const MPI_Comm *f_comm, MPI_Fint *ierr))
@@ -3504,7 +3515,7 @@ ROUTINE(unpack, UNPACK, (const void *inbuf, const int *f_insize, int *position, 
 	int64_t wide_position = *position;
 	int outcome = from_error(isthmus_Unpack(to_buffer(inbuf), insize, (uintptr_t)&wide_position, to_buffer(outbuf), outcount, to_datatype(datatype), to_comm(comm)));
 	*position = isthmus_narrow(wide_position);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(unpack_external, UNPACK_EXTERNAL, (const char *f_datarep, const void *inbuf, const MPI_Aint *f_insize, MPI_Aint *position, void *outbuf, const int *f_outcount, const MPI_Datatype *f_datatype, MPI_Fint *ierr, int f_datarep_length))
@@ -3516,7 +3527,7 @@ ROUTINE(unpack_external, UNPACK_EXTERNAL, (const char *f_datarep, const void *in
 	isthmus_enter("MPI_Unpack_external");
 	int outcome = from_error(isthmus_Unpack_external((uintptr_t)datarep, to_buffer(inbuf), insize, (uintptr_t)position, to_buffer(outbuf), outcount, to_datatype(datatype)));
 	free(datarep);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(unpublish_name, UNPUBLISH_NAME, (const char *f_service_name, const MPI_Info *f_info, const char *f_port_name, MPI_Fint *ierr, int f_service_name_length, int f_port_name_length))
@@ -3528,7 +3539,7 @@ ROUTINE(unpublish_name, UNPUBLISH_NAME, (const char *f_service_name, const MPI_I
 	int outcome = from_error(isthmus_Unpublish_name((uintptr_t)service_name, to_info(info), (uintptr_t)port_name));
 	free(service_name);
 	free(port_name);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(wait, WAIT, (MPI_Request *request, MPI_Status *status, MPI_Fint *ierr))
@@ -3540,7 +3551,7 @@ ROUTINE(wait, WAIT, (MPI_Request *request, MPI_Status *status, MPI_Fint *ierr))
 	int outcome = from_error(isthmus_Wait((uintptr_t)&abi_request, to_status(status, &abi_status)));
 	*request = from_request(abi_request);
 	from_status(status, &abi_status);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(waitall, WAITALL, (const int *f_count, MPI_Request array_of_requests[], MPI_Status *array_of_statuses, MPI_Fint *ierr))
@@ -3554,7 +3565,7 @@ ROUTINE(waitall, WAITALL, (const int *f_count, MPI_Request array_of_requests[], 
 	int outcome = from_error(isthmus_Waitall(count, (uintptr_t)abi_array_of_requests, (uintptr_t)abi_array_of_statuses));
 	from_requests(array_of_requests, abi_array_of_requests, abi_number);
 	from_statuses(array_of_statuses, abi_array_of_statuses, abi_number);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(waitany, WAITANY, (const int *f_count, MPI_Request array_of_requests[], int *indx, MPI_Status *status, MPI_Fint *ierr))
@@ -3570,7 +3581,7 @@ ROUTINE(waitany, WAITANY, (const int *f_count, MPI_Request array_of_requests[], 
 	from_requests(array_of_requests, abi_array_of_requests, abi_number);
 	from_status(status, &abi_status);
 	from_indices(indx, 1);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(waitsome, WAITSOME, (const int *f_incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses, MPI_Fint *ierr))
@@ -3586,7 +3597,7 @@ ROUTINE(waitsome, WAITSOME, (const int *f_incount, MPI_Request array_of_requests
 	from_requests(array_of_requests, abi_array_of_requests, abi_number);
 	from_statuses(array_of_statuses, abi_array_of_statuses, abi_number);
 	from_indices(array_of_indices, *outcount);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(win_allocate, WIN_ALLOCATE, (void)) { isthmus_missing("MPI_Win_allocate"); }
@@ -3614,7 +3625,7 @@ ROUTINE(win_create_errhandler, WIN_CREATE_ERRHANDLER, (MPI_Win_errhandler_functi
 	int outcome = from_error(isthmus_Win_create_errhandler((uintptr_t)win_errhandler_fn, (uintptr_t)&call_win_errhandler_function, (uintptr_t)&abi_errhandler));
 	if (abi_errhandler)
 		*errhandler = from_errhandler(abi_errhandler);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(win_create_keyval, WIN_CREATE_KEYVAL, (void)) { isthmus_missing("MPI_Win_create_keyval"); }
@@ -3641,7 +3652,7 @@ ROUTINE(win_free_keyval, WIN_FREE_KEYVAL, (int *win_keyval, MPI_Fint *ierr))
 	int32_t abi_win_keyval = to_keyval(*win_keyval);
 	int outcome = from_error(isthmus_Win_free_keyval((uintptr_t)&abi_win_keyval));
 	*win_keyval = from_keyval(abi_win_keyval);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 ROUTINE(win_get_attr, WIN_GET_ATTR, (void)) { isthmus_missing("MPI_Win_get_attr"); }
@@ -3697,7 +3708,7 @@ EARLY(allgather_init, ALLGATHER_INIT, (const void *sendbuf, const int *f_sendcou
 	int outcome = from_error(isthmus_Allgather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(allgatherv_init, ALLGATHERV_INIT, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3712,7 +3723,7 @@ EARLY(allgatherv_init, ALLGATHERV_INIT, (const void *sendbuf, const int *f_sendc
 	int outcome = from_error(isthmus_Allgatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(allreduce_init, ALLREDUCE_INIT, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3727,7 +3738,7 @@ EARLY(allreduce_init, ALLREDUCE_INIT, (const void *sendbuf, void *recvbuf, const
 	int outcome = from_error(isthmus_Allreduce_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(alltoall_init, ALLTOALL_INIT, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3743,7 +3754,7 @@ EARLY(alltoall_init, ALLTOALL_INIT, (const void *sendbuf, const int *f_sendcount
 	int outcome = from_error(isthmus_Alltoall_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(alltoallv_init, ALLTOALLV_INIT, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3757,7 +3768,7 @@ EARLY(alltoallv_init, ALLTOALLV_INIT, (const void *sendbuf, const int sendcounts
 	int outcome = from_error(isthmus_Alltoallv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(alltoallw_init, ALLTOALLW_INIT, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3773,7 +3784,7 @@ EARLY(alltoallw_init, ALLTOALLW_INIT, (const void *sendbuf, const int sendcounts
 	free(abi_recvtypes);
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(barrier_init, BARRIER_INIT, (const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3785,7 +3796,7 @@ EARLY(barrier_init, BARRIER_INIT, (const MPI_Comm *f_comm, const MPI_Info *f_inf
 	int outcome = from_error(isthmus_Barrier_init(to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(bcast_init, BCAST_INIT, (void *buffer, const int *f_count, const MPI_Datatype *f_datatype, const int *f_root, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3800,7 +3811,7 @@ EARLY(bcast_init, BCAST_INIT, (void *buffer, const int *f_count, const MPI_Datat
 	int outcome = from_error(isthmus_Bcast_init((uintptr_t)buffer, count, to_datatype(datatype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(exscan_init, EXSCAN_INIT, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3815,7 +3826,7 @@ EARLY(exscan_init, EXSCAN_INIT, (const void *sendbuf, void *recvbuf, const int *
 	int outcome = from_error(isthmus_Exscan_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(gather_init, GATHER_INIT, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3832,7 +3843,7 @@ EARLY(gather_init, GATHER_INIT, (const void *sendbuf, const int *f_sendcount, co
 	int outcome = from_error(isthmus_Gather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(gatherv_init, GATHERV_INIT, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3848,7 +3859,7 @@ EARLY(gatherv_init, GATHERV_INIT, (const void *sendbuf, const int *f_sendcount, 
 	int outcome = from_error(isthmus_Gatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(neighbor_allgather_init, NEIGHBOR_ALLGATHER_INIT, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3864,7 +3875,7 @@ EARLY(neighbor_allgather_init, NEIGHBOR_ALLGATHER_INIT, (const void *sendbuf, co
 	int outcome = from_error(isthmus_Neighbor_allgather_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(neighbor_allgatherv_init, NEIGHBOR_ALLGATHERV_INIT, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int displs[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3879,7 +3890,7 @@ EARLY(neighbor_allgatherv_init, NEIGHBOR_ALLGATHERV_INIT, (const void *sendbuf, 
 	int outcome = from_error(isthmus_Neighbor_allgatherv_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)displs, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(neighbor_alltoall_init, NEIGHBOR_ALLTOALL_INIT, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3895,7 +3906,7 @@ EARLY(neighbor_alltoall_init, NEIGHBOR_ALLTOALL_INIT, (const void *sendbuf, cons
 	int outcome = from_error(isthmus_Neighbor_alltoall_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(neighbor_alltoallv_init, NEIGHBOR_ALLTOALLV_INIT, (const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype *f_sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype *f_recvtype, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3909,7 +3920,7 @@ EARLY(neighbor_alltoallv_init, NEIGHBOR_ALLTOALLV_INIT, (const void *sendbuf, co
 	int outcome = from_error(isthmus_Neighbor_alltoallv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)sdispls, to_datatype(sendtype), to_buffer(recvbuf), (uintptr_t)recvcounts, (uintptr_t)rdispls, to_datatype(recvtype), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(neighbor_alltoallw_init, NEIGHBOR_ALLTOALLW_INIT, (const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3925,7 +3936,7 @@ EARLY(neighbor_alltoallw_init, NEIGHBOR_ALLTOALLW_INIT, (const void *sendbuf, co
 	free(abi_recvtypes);
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(reduce_init, REDUCE_INIT, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const int *f_root, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3941,7 +3952,7 @@ EARLY(reduce_init, REDUCE_INIT, (const void *sendbuf, void *recvbuf, const int *
 	int outcome = from_error(isthmus_Reduce_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(reduce_scatter_block_init, REDUCE_SCATTER_BLOCK_INIT, (const void *sendbuf, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3956,7 +3967,7 @@ EARLY(reduce_scatter_block_init, REDUCE_SCATTER_BLOCK_INIT, (const void *sendbuf
 	int outcome = from_error(isthmus_Reduce_scatter_block_init(to_buffer(sendbuf), to_buffer(recvbuf), recvcount, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(reduce_scatter_init, REDUCE_SCATTER_INIT, (const void *sendbuf, void *recvbuf, const int recvcounts[], const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3970,7 +3981,7 @@ EARLY(reduce_scatter_init, REDUCE_SCATTER_INIT, (const void *sendbuf, void *recv
 	int outcome = from_error(isthmus_Reduce_scatter_init(to_buffer(sendbuf), to_buffer(recvbuf), (uintptr_t)recvcounts, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(scan_init, SCAN_INIT, (const void *sendbuf, void *recvbuf, const int *f_count, const MPI_Datatype *f_datatype, const MPI_Op *f_op, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -3985,7 +3996,7 @@ EARLY(scan_init, SCAN_INIT, (const void *sendbuf, void *recvbuf, const int *f_co
 	int outcome = from_error(isthmus_Scan_init(to_buffer(sendbuf), to_buffer(recvbuf), count, to_datatype(datatype), to_op(op), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(scatter_init, SCATTER_INIT, (const void *sendbuf, const int *f_sendcount, const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -4002,7 +4013,7 @@ EARLY(scatter_init, SCATTER_INIT, (const void *sendbuf, const int *f_sendcount, 
 	int outcome = from_error(isthmus_Scatter_init(to_buffer(sendbuf), sendcount, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }
 
 EARLY(scatterv_init, SCATTERV_INIT, (const void *sendbuf, const int sendcounts[], const int displs[], const MPI_Datatype *f_sendtype, void *recvbuf, const int *f_recvcount, const MPI_Datatype *f_recvtype, const int *f_root, const MPI_Comm *f_comm, const MPI_Info *f_info, MPI_Request *request, MPI_Fint *ierr))
@@ -4018,5 +4029,5 @@ EARLY(scatterv_init, SCATTERV_INIT, (const void *sendbuf, const int sendcounts[]
 	int outcome = from_error(isthmus_Scatterv_init(to_buffer(sendbuf), (uintptr_t)sendcounts, (uintptr_t)displs, to_datatype(sendtype), to_buffer(recvbuf), recvcount, to_datatype(recvtype), to_rank(root), to_comm(comm), to_info(info), (uintptr_t)&abi_request, 0));
 	if (abi_request)
 		*request = from_request(abi_request);
-	*ierr = outcome;
+	set_error(ierr, outcome);
 }

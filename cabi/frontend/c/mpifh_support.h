@@ -1,63 +1,14 @@
-/* Values of Open MPI's ABI in Fortran. Its special arguments are variables, and told by their addresses. */
+/* Values and names of Open MPI's ABI in Fortran. */
 
 #include "support.h"
 #include "openmpi_codes.h"
 
-extern char mpi_fortran_bottom_[], mpi_fortran_in_place_[], mpi_fortran_unweighted_[], mpi_fortran_weights_empty_[];
-extern char mpi_fortran_status_ignore_[], mpi_fortran_statuses_ignore_[];
+#define AUTOMATIC NULL /* MPI_BUFFER_AUTOMATIC: not there */
+#include "fortran_support.h"
 
-#define UNDEFINED (-32766)
-#define IGNORE ((const MPI_Status *)0)
-#define IN_PLACE ((const void *)mpi_fortran_in_place_)
-
-static inline MPI_Status *ignored(MPI_Status *status)
-{
-	return (char *)status == mpi_fortran_status_ignore_ || (char *)status == mpi_fortran_statuses_ignore_ ? NULL : status;
-}
-
-static inline uintptr_t to_buffer(const void *buffer)
-{
-	if (buffer == IN_PLACE)
-		return 1;
-	return buffer == mpi_fortran_bottom_ ? 0 : (uintptr_t)buffer;
-}
-
-static inline uintptr_t to_weights(const int *weights)
-{
-	if ((const char *)weights == mpi_fortran_unweighted_)
-		return 10;
-	return (const char *)weights == mpi_fortran_weights_empty_ ? 11 : (uintptr_t)weights;
-}
-
-/* Indices begin with 1. */
-static inline void from_indices(int *indices, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (indices[i] >= 0)
-			indices[i]++;
-}
-
-/* text_to returns a text without the blanks around it, which the caller frees. */
-static char *text_to(const char *text, int length)
-{
-	while (length > 0 && text[length - 1] == ' ')
-		length--;
-	while (length > 0 && *text == ' ')
-		text++, length--;
-	char *copy = malloc((size_t)length + 1);
-	if (!copy) {
-		fprintf(stderr, "isthmus: no memory for a text of %d characters\n", length);
-		abort();
-	}
-	memcpy(copy, text, (size_t)length);
-	copy[length] = 0;
-	return copy;
-}
-
-/* text_from fills a variable with a text and blanks. */
-static void text_from(char *variable, int length, const char *text)
-{
-	const int n = (int)strlen(text);
-	for (int i = 0; i < length; i++)
-		variable[i] = i < n ? text[i] : ' ';
-}
+/* Open MPI's library for mpi_f08 calls ompi_X_f. EARLY is for the routines that Open MPI has as MPIX_X. */
+#define ROUTINE(name, NAME, parameters) NAMED_ROUTINE(mpi, MPI, name, NAME, ompi_##name##_f, parameters)
+#define EARLY(name, NAME, parameters) NAMED_ROUTINE(mpix, MPIX, name, NAME, ompix_##name##_f, parameters)
+#define FUNCTION(type, name, NAME, parameters) \
+	ALIAS(type, mpi_##name##_f90_, ompi_##name##_f, parameters) \
+	NAMED_FUNCTION(type, mpi, MPI, name, NAME, ompi_##name##_f, parameters)

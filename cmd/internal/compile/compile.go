@@ -1,4 +1,4 @@
-// Package compile has "isthmus cc" and "isthmus cxx". It keeps no state.
+// Package compile has "isthmus cc", "isthmus cxx" and "isthmus fc". It keeps no state.
 package compile
 
 import (
@@ -18,14 +18,23 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/cprogram"
 )
 
-// A compiler is what isthmus cc, or cxx, runs.
+// A compiler is what isthmus cc, cxx or fc runs.
 type compiler struct {
 	command, language string
 	variable          string // of the environment that names another
 	program           string
+	finds             string // what its arguments find besides the library
+	libraries         []string
+	suffix            string // of a program's source
+	note              string // of the description
 }
 
-var compilers = []compiler{{"cc", "C", "CC", "cc"}, {"cxx", "C++", "CXX", "c++"}}
+var compilers = []compiler{
+	{"cc", "C", "CC", "cc", "mpi.h", []string{"-lmpi_abi"}, "c", ""},
+	{"cxx", "C++", "CXX", "c++", "mpi.h", []string{"-lmpi_abi"}, "cc", ""},
+	{"fc", "Fortran", "FC", "gfortran", "mpif.h, the modules mpi and mpi_f08,", []string{"-lmpi_abi_fortran", "-lmpi_abi"}, "f90",
+		" It compiles the modules when a compiler is used for the first time, and keeps them in the user's cache."},
+}
 
 // Commands are "isthmus cc" and its like.
 func Commands() (all []*cli.Command) {
@@ -34,10 +43,10 @@ func Commands() (all []*cli.Command) {
 			Name:      k.command,
 			Usage:     "compile or link an MPI program in " + k.language,
 			ArgsUsage: "[--show] ARGUMENT...",
-			Description: "It runs " + k.program + ", or what " + k.variable + " names, with the arguments and what finds mpi.h and the library of the standard ABI:\n\n" +
-				"  isthmus " + k.command + " -O2 -o program program.c\n" +
+			Description: "It runs " + k.program + ", or what " + k.variable + " names, with the arguments and what finds " + k.finds + " and the library of the standard ABI:\n\n" +
+				"  isthmus " + k.command + " -O2 -o program program." + k.suffix + "\n" +
 				"  isthmus run -n 4 ./program\n\n" +
-				"--show prints that command, and runs nothing. The libraries are those of the package isthmus-mpi, or in the folder that " + cprogram.Env + " names.",
+				"--show prints that command, and compiles nothing. The libraries are those of the package isthmus-mpi, or in the folder that " + cprogram.Env + " names." + k.note,
 			SkipFlagParsing: true,
 			Action: func(c *cli.Context) error {
 				words := c.Args().Slice()
@@ -64,17 +73,28 @@ func (k compiler) run(c *cli.Context, words []string) error {
 	if show {
 		words = words[1:]
 	}
-	argv = append(argv, withLibrary(words, folder)...)
+	path, err := exec.LookPath(argv[0])
+	if errors.Is(err, exec.ErrNotFound) && !show {
+		return &cmdline.Failure{Cause: fmt.Sprintf("%s: there is no %s here", k.command, argv[0]), Err: err, Next: "apt-get install gcc g++ gfortran, or name a compiler in " + k.variable}
+	}
+	if err != nil && !show {
+		return fmt.Errorf("%s: %w", k.command, err)
+	}
+	arguments := k.withLibrary(words, folder)
+	if k.command == "fc" {
+		m, err := modulesOf(argv, filepath.Join(folder, "include"))
+		if err == nil && !show {
+			err = m.compile(c.Context)
+		}
+		if err != nil {
+			return &cmdline.Failure{Cause: "fc: " + err.Error(), Err: err, Next: "name a Fortran compiler in FC, and a folder for what it compiles in XDG_CACHE_HOME"}
+		}
+		arguments = m.with(arguments)
+	}
+	argv = append(argv, arguments...)
 	if show {
 		fmt.Fprintln(c.App.Writer, strings.Join(argv, " "))
 		return nil
-	}
-	path, err := exec.LookPath(argv[0])
-	if errors.Is(err, exec.ErrNotFound) {
-		return &cmdline.Failure{Cause: fmt.Sprintf("%s: there is no %s here", k.command, argv[0]), Err: err, Next: "apt-get install gcc g++, or name a compiler in " + k.variable}
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", k.command, err)
 	}
 	return fmt.Errorf("%s: %s: %w", k.command, path, syscall.Exec(path, argv, os.Environ()))
 }
@@ -82,11 +102,18 @@ func (k compiler) run(c *cli.Context, words []string) error {
 // withLibrary returns a compiler's arguments with those that find the header, and the library unless
 // nothing is linked. The program finds the library where it is now; isthmus run says otherwise where that is
 // needed.
-func withLibrary(words []string, folder string) []string {
+func (k compiler) withLibrary(words []string, folder string) []string {
 	all := append([]string{"-I" + filepath.Join(folder, "include")}, words...)
-	if slices.ContainsFunc(words, func(w string) bool { return w == "-c" || w == "-E" || w == "-S" || w == "-M" || w == "-MM" }) {
+	if !isLinked(words) {
 		return all
 	}
 	lib := filepath.Join(folder, "lib")
-	return append(all, "-L"+lib, "-Wl,-rpath,"+lib, "-Wl,--enable-new-dtags", "-lmpi_abi")
+	return append(append(all, "-L"+lib, "-Wl,-rpath,"+lib, "-Wl,--enable-new-dtags"), k.libraries...)
+}
+
+// isLinked reports whether a compiler with these arguments links what it compiles.
+func isLinked(words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool {
+		return slices.Contains([]string{"-c", "-E", "-S", "-M", "-MM", "-fsyntax-only"}, w)
+	})
 }

@@ -24,12 +24,13 @@ const PathVariable = "LD_LIBRARY_PATH"
 const core = "libisthmus.so"
 
 // served are the names by which programs know the libraries that there are.
-var served = []string{"libmpi_abi.so.1", "libmpich.so.12", "libmpi.so.12", "libmpi.so.40", "libmpi_mpifh.so.40"}
+var served = []string{"libmpi_abi.so.1", "libmpi_abi_fortran.so.1", "libmpich.so.12", "libmpi.so.12", "libmpi.so.40", "libmpi_mpifh.so.40"}
 
 // above are the libraries of MPICH and Open MPI that a program may be linked with in place of those, as they
 // need them: ours for Fortran, and theirs, which run over ours.
 var above = map[string][]string{
-	"libmpichfort.so.12": {"libmpich.so.12"}, "libmpichcxx.so.12": {"libmpich.so.12"},
+	"libmpi_abi_fortran.so.1": {"libmpi_abi.so.1"},
+	"libmpichfort.so.12":      {"libmpich.so.12"}, "libmpichcxx.so.12": {"libmpich.so.12"},
 	"libmpi_mpifh.so.40": {"libmpi.so.40"}, "libmpi_cxx.so.40": {"libmpi.so.40"},
 	"libmpi_usempif08.so.40": {"libmpi.so.40", "libmpi_mpifh.so.40"}, "libmpi_usempi_ignore_tkr.so.40": {"libmpi.so.40", "libmpi_mpifh.so.40"},
 }

@@ -54,6 +54,7 @@ func TestLibraries(t *testing.T) {
 		"intel":    {nil, []string{"libother.so.1", "libmpi.so.12"}, "libisthmus.so libmpi.so.12", ""},
 		"open mpi": {nil, []string{"libmpi.so.40"}, "libisthmus.so libmpi.so.40", ""},
 		"fortran":  {nil, []string{"libmpi_mpifh.so.40"}, "libisthmus.so libmpi.so.40 libmpi_mpifh.so.40", ""},
+		"abi f":    {nil, []string{"libmpi_abi_fortran.so.1"}, "libisthmus.so libmpi_abi.so.1 libmpi_abi_fortran.so.1", ""},
 		"f08":      {nil, []string{"libmpi_usempif08.so.40"}, "libisthmus.so libmpi.so.40 libmpi_mpifh.so.40", ""},
 		"c++":      {nil, []string{"libmpi_cxx.so.40", "libmpi.so.40"}, "libisthmus.so libmpi.so.40", ""},
 		"mpichf":   {nil, []string{"libmpichfort.so.12"}, "libisthmus.so libmpich.so.12", ""},

@@ -1,54 +1,36 @@
 /* Routines whose arguments are not those of C, and functions of programs that are called with addresses only. */
 
-/* ROUTINE begins a routine, with the names that compilers give it; mpi_f08's library calls ompi_X_f. EARLY is for those that
-   Open MPI has as MPIX_X. */
-#define ALIAS(name, original, parameters) void name parameters __attribute__((weak, alias(#original)));
-#define NAMED_ROUTINE(prefix, PREFIX, name, NAME, original, parameters) \
-	void original parameters; \
-	ALIAS(prefix##_##name##_, original, parameters) ALIAS(p##prefix##_##name##_, original, parameters) \
-	ALIAS(prefix##_##name##__, original, parameters) ALIAS(p##prefix##_##name##__, original, parameters) \
-	ALIAS(prefix##_##name, original, parameters) ALIAS(p##prefix##_##name, original, parameters) \
-	ALIAS(PREFIX##_##NAME, original, parameters) ALIAS(P##PREFIX##_##NAME, original, parameters) \
-	void original parameters
-#define ROUTINE(name, NAME, parameters) NAMED_ROUTINE(mpi, MPI, name, NAME, ompi_##name##_f, parameters)
-#define EARLY(name, NAME, parameters) NAMED_ROUTINE(mpix, MPIX, name, NAME, ompix_##name##_f, parameters)
-
 ROUTINE(init, INIT, (MPI_Fint *ierr))
 {
 	isthmus_enter("MPI_Init");
-	*ierr = from_error(isthmus_Init(0, 0));
+	set_error(ierr, from_error(isthmus_Init(0, 0)));
 }
 
 ROUTINE(init_thread, INIT_THREAD, (const int *required, int *provided, MPI_Fint *ierr))
 {
 	int32_t level = 0;
 	isthmus_enter("MPI_Init_thread");
-	*ierr = from_error(isthmus_Init_thread(0, 0, to_thread(*required), (uintptr_t)&level));
+	set_error(ierr, from_error(isthmus_Init_thread(0, 0, to_thread(*required), (uintptr_t)&level)));
 	*provided = from_thread(level);
 }
 
 ROUTINE(initialized, INITIALIZED, (int *flag, MPI_Fint *ierr))
 {
 	*flag = isthmus_is_initialized();
-	*ierr = 0;
+	set_error(ierr, 0);
 }
 
 ROUTINE(finalized, FINALIZED, (int *flag, MPI_Fint *ierr))
 {
 	*flag = isthmus_is_finalized();
-	*ierr = 0;
+	set_error(ierr, 0);
 }
 
-/* FUNCTION begins a function, which compilers name in the same way. */
-#define FUNCTION_ALIAS(type, alias_name, name, parameters) type alias_name parameters __attribute__((weak, alias("ompi_" #name "_f")));
-#define FUNCTION(type, name, NAME, parameters) \
-	type ompi_##name##_f parameters; \
-	FUNCTION_ALIAS(type, mpi_##name##_, name, parameters) FUNCTION_ALIAS(type, pmpi_##name##_, name, parameters) \
-	FUNCTION_ALIAS(type, mpi_##name##__, name, parameters) FUNCTION_ALIAS(type, pmpi_##name##__, name, parameters) \
-	FUNCTION_ALIAS(type, mpi_##name, name, parameters) FUNCTION_ALIAS(type, pmpi_##name, name, parameters) \
-	FUNCTION_ALIAS(type, MPI_##NAME, name, parameters) FUNCTION_ALIAS(type, PMPI_##NAME, name, parameters) \
-	FUNCTION_ALIAS(type, mpi_##name##_f90_, name, parameters) \
-	type ompi_##name##_f parameters
+ROUTINE(pcontrol, PCONTROL, (const int *level))
+{
+	isthmus_enter("MPI_Pcontrol");
+	isthmus_Pcontrol(*level);
+}
 
 FUNCTION(double, wtime, WTIME, (void))
 {
@@ -68,22 +50,13 @@ FUNCTION(MPI_Aint, aint_diff, AINT_DIFF, (const MPI_Aint *a, const MPI_Aint *b))
 /* The compiler may not move accesses of memory over this call, and needs no more. */
 ROUTINE(f_sync_reg, F_SYNC_REG, (void *buffer)) { (void)buffer; }
 
-/* The buffer's address is of no use in Fortran. */
-ROUTINE(buffer_detach, BUFFER_DETACH, (void *buffer, int *size, MPI_Fint *ierr))
-{
-	uintptr_t address;
-	int64_t bytes = 0;
-	isthmus_enter("MPI_Buffer_detach");
-	*ierr = from_error(isthmus_Buffer_detach((uintptr_t)&address, (uintptr_t)&bytes));
-	*size = isthmus_narrow(bytes);
-}
-
-/* Values of attributes are integers: of kind MPI_ADDRESS_KIND, or default ones in what MPI-2.0 deprecated. Those of the
-   standard's are the addresses of integers in C. */
+/* Values of attributes are integers: of kind MPI_ADDRESS_KIND, or default ones in what MPI-2.0 deprecated. In C those are the
+   addresses of integers, as are the standard's (MPI-5.0, section 19.3.7). The core has the functions of a key called by proxies, which
+   tells these the integer. */
 #define CALLERS(name, base, value_type) \
 	typedef void name##_copy_function(MPI_Fint *, MPI_Fint *, value_type *, value_type *, value_type *, MPI_Fint *, MPI_Fint *); \
 	typedef void name##_delete_function(MPI_Fint *, MPI_Fint *, value_type *, value_type *, MPI_Fint *); \
-	static int32_t call_##name##_copy(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t extra, uintptr_t in, uintptr_t *out, int *keep) \
+	static int32_t call_##name##_copy(uintptr_t proxy, uintptr_t fn, int32_t kind, uintptr_t object, int32_t keyval, uintptr_t extra, int32_t integer, uintptr_t in, uintptr_t *out, int *keep) \
 	{ \
 		MPI_Fint handle = from_##base(object), key = keyval, error = 0; \
 		value_type state = (value_type)extra, old = (value_type)in, new = 0; \
@@ -91,7 +64,7 @@ ROUTINE(buffer_detach, BUFFER_DETACH, (void *buffer, int *size, MPI_Fint *ierr))
 		*out = (uintptr_t)new; \
 		return to_error(error); \
 	} \
-	static int32_t call_##name##_delete(uintptr_t fn, uintptr_t object, int32_t keyval, uintptr_t value, uintptr_t extra) \
+	static int32_t call_##name##_delete(uintptr_t proxy, uintptr_t fn, int32_t kind, uintptr_t object, int32_t keyval, int32_t integer, uintptr_t value, uintptr_t extra) \
 	{ \
 		MPI_Fint handle = from_##base(object), key = keyval, error = 0; \
 		value_type state = (value_type)extra, old = (value_type)value; \
@@ -108,8 +81,10 @@ CALLERS(old, comm, MPI_Fint)
 	{ \
 		int32_t key = 0; \
 		isthmus_enter("MPI_" #Name); \
-		*ierr = from_error(isthmus_##Name((uintptr_t)copy, (uintptr_t)&call_##callers##_copy, (uintptr_t)delete, (uintptr_t)&call_##callers##_delete, \
-			(uintptr_t)&key, (uintptr_t)*extra)); \
+		int32_t error = isthmus_##Name((uintptr_t)copy, 0, (uintptr_t)delete, 0, (uintptr_t)&key, (uintptr_t)*extra); \
+		if (!error) \
+			error = isthmus_Fortran_Keyval_set_proxy(key, 0, (uintptr_t)&call_##callers##_copy, 0, (uintptr_t)&call_##callers##_delete); \
+		set_error(ierr, from_error(error)); \
 		*keyval = from_keyval(key); \
 	}
 
@@ -119,32 +94,41 @@ KEYVAL(keyval_create, KEYVAL_CREATE, Keyval_create, old, MPI_Fint)
 
 enum { FIRST_ADDED_KEY = 4096 };
 
-#define GET_ATTRIBUTE(name, NAME, Name, base, value_type) \
+#define GET_ATTRIBUTE(name, NAME, Name, Object, base, value_type) \
 	ROUTINE(name, NAME, (const MPI_Fint *object, const int *keyval, value_type *value, int *flag, MPI_Fint *ierr)) \
 	{ \
 		uintptr_t found = 0; \
 		isthmus_enter("MPI_" #Name); \
-		*ierr = from_error(isthmus_##Name(to_##base(*object), to_keyval(*keyval), (uintptr_t)&found, (uintptr_t)flag)); \
-		if (*ierr || !*flag) \
+		if (to_keyval(*keyval) >= FIRST_ADDED_KEY) { \
+			int64_t number = 0; \
+			const int error = from_error(isthmus_Fortran_##Object##_get_attr(to_##base(*object), *keyval, (uintptr_t)&number, (uintptr_t)flag, 0)); \
+			if (!error && *flag) \
+				*value = (value_type)number; \
+			set_error(ierr, error); \
+			return; \
+		} \
+		const int error = from_error(isthmus_##Name(to_##base(*object), to_keyval(*keyval), (uintptr_t)&found, (uintptr_t)flag)); \
+		set_error(ierr, error); \
+		if (error || !*flag) \
 			return; \
 		from_attribute(*keyval, 1, &found); \
-		*value = to_keyval(*keyval) < FIRST_ADDED_KEY ? (value_type)*(int *)found : (value_type)found; \
+		*value = (value_type)*(int *)found; \
 	}
 
-GET_ATTRIBUTE(comm_get_attr, COMM_GET_ATTR, Comm_get_attr, comm, MPI_Aint)
-GET_ATTRIBUTE(type_get_attr, TYPE_GET_ATTR, Type_get_attr, datatype, MPI_Aint)
-GET_ATTRIBUTE(attr_get, ATTR_GET, Attr_get, comm, MPI_Fint)
+GET_ATTRIBUTE(comm_get_attr, COMM_GET_ATTR, Comm_get_attr, Comm, comm, MPI_Aint)
+GET_ATTRIBUTE(type_get_attr, TYPE_GET_ATTR, Type_get_attr, Type, datatype, MPI_Aint)
+GET_ATTRIBUTE(attr_get, ATTR_GET, Attr_get, Comm, comm, MPI_Fint)
 
-#define SET_ATTRIBUTE(name, NAME, Name, base, value_type) \
+#define SET_ATTRIBUTE(name, NAME, Name, Object, base, value_type) \
 	ROUTINE(name, NAME, (const MPI_Fint *object, const int *keyval, const value_type *value, MPI_Fint *ierr)) \
 	{ \
 		isthmus_enter("MPI_" #Name); \
-		*ierr = from_error(isthmus_##Name(to_##base(*object), to_keyval(*keyval), (uintptr_t)*value)); \
+		set_error(ierr, from_error(isthmus_Fortran_##Object##_set_attr(to_##base(*object), to_keyval(*keyval), (uintptr_t)*value, 0))); \
 	}
 
-SET_ATTRIBUTE(comm_set_attr, COMM_SET_ATTR, Comm_set_attr, comm, MPI_Aint)
-SET_ATTRIBUTE(type_set_attr, TYPE_SET_ATTR, Type_set_attr, datatype, MPI_Aint)
-SET_ATTRIBUTE(attr_put, ATTR_PUT, Attr_put, comm, MPI_Fint)
+SET_ATTRIBUTE(comm_set_attr, COMM_SET_ATTR, Comm_set_attr, Comm, comm, MPI_Aint)
+SET_ATTRIBUTE(type_set_attr, TYPE_SET_ATTR, Type_set_attr, Type, datatype, MPI_Aint)
+SET_ATTRIBUTE(attr_put, ATTR_PUT, Attr_put, Comm, comm, MPI_Fint)
 
 /* The functions of keys that copy nothing, copy, and delete nothing. */
 #define NAMES(name, NAME, parameters) \
@@ -176,7 +160,7 @@ ATTRIBUTES(win_, WIN_, MPI_Aint)
 ROUTINE(address, ADDRESS, (void *location, MPI_Fint *address, MPI_Fint *ierr))
 {
 	*address = (MPI_Fint)to_buffer(location);
-	*ierr = 0;
+	set_error(ierr, 0);
 }
 
 /* bounds returns the lower bound of a type and its extent. */
@@ -190,21 +174,21 @@ static int bounds(MPI_Fint type, int64_t *lower, int64_t *extent)
 ROUTINE(type_extent, TYPE_EXTENT, (const MPI_Fint *type, MPI_Fint *extent, MPI_Fint *ierr))
 {
 	int64_t low, length;
-	*ierr = bounds(*type, &low, &length);
+	set_error(ierr, bounds(*type, &low, &length));
 	*extent = (MPI_Fint)length;
 }
 
 ROUTINE(type_lb, TYPE_LB, (const MPI_Fint *type, MPI_Fint *lower, MPI_Fint *ierr))
 {
 	int64_t low, length;
-	*ierr = bounds(*type, &low, &length);
+	set_error(ierr, bounds(*type, &low, &length));
 	*lower = (MPI_Fint)low;
 }
 
 ROUTINE(type_ub, TYPE_UB, (const MPI_Fint *type, MPI_Fint *upper, MPI_Fint *ierr))
 {
 	int64_t low, length;
-	*ierr = bounds(*type, &low, &length);
+	set_error(ierr, bounds(*type, &low, &length));
 	*upper = (MPI_Fint)(low + length);
 }
 
@@ -221,7 +205,7 @@ ROUTINE(type_hvector, TYPE_HVECTOR, (const int *count, const int *length, const 
 	uintptr_t out = 0;
 	isthmus_enter("MPI_Type_hvector");
 	const int32_t error = isthmus_Type_create_hvector(*count, *length, *stride, to_datatype(*type), (uintptr_t)&out);
-	*ierr = made(error, out, newtype);
+	set_error(ierr, made(error, out, newtype));
 }
 
 /* wider returns places as addresses. */
@@ -239,7 +223,7 @@ ROUTINE(type_hindexed, TYPE_HINDEXED, (const int *count, const int *lengths, con
 	MPI_Aint *addresses = wider(places, *count);
 	isthmus_enter("MPI_Type_hindexed");
 	const int32_t error = isthmus_Type_create_hindexed(*count, (uintptr_t)lengths, (uintptr_t)addresses, to_datatype(*type), (uintptr_t)&out, 0);
-	*ierr = made(error, out, newtype);
+	set_error(ierr, made(error, out, newtype));
 	free(addresses);
 }
 
@@ -249,7 +233,7 @@ ROUTINE(type_struct, TYPE_STRUCT, (const int *count, const int *lengths, const M
 	MPI_Aint *addresses = wider(places, *count);
 	isthmus_enter("MPI_Type_struct");
 	const int32_t error = isthmus_Type_create_struct(*count, (uintptr_t)lengths, (uintptr_t)addresses, (uintptr_t)of, (uintptr_t)&out, 0);
-	*ierr = made(error, out, newtype);
+	set_error(ierr, made(error, out, newtype));
 	free(addresses), free(of);
 }
 
@@ -257,7 +241,7 @@ ROUTINE(errhandler_create, ERRHANDLER_CREATE, (void (*function)(void), MPI_Fint 
 {
 	uintptr_t out = 0;
 	isthmus_enter("MPI_Errhandler_create");
-	*ierr = from_error(isthmus_Comm_create_errhandler((uintptr_t)function, (uintptr_t)&call_comm_errhandler_function, (uintptr_t)&out));
+	set_error(ierr, from_error(isthmus_Comm_create_errhandler((uintptr_t)function, (uintptr_t)&call_comm_errhandler_function, (uintptr_t)&out)));
 	if (out)
 		*handler = from_errhandler(out);
 }
@@ -265,14 +249,14 @@ ROUTINE(errhandler_create, ERRHANDLER_CREATE, (void (*function)(void), MPI_Fint 
 ROUTINE(errhandler_set, ERRHANDLER_SET, (const MPI_Fint *comm, const MPI_Fint *handler, MPI_Fint *ierr))
 {
 	isthmus_enter("MPI_Errhandler_set");
-	*ierr = from_error(isthmus_Comm_set_errhandler(to_comm(*comm), to_errhandler(*handler)));
+	set_error(ierr, from_error(isthmus_Comm_set_errhandler(to_comm(*comm), to_errhandler(*handler))));
 }
 
 ROUTINE(errhandler_get, ERRHANDLER_GET, (const MPI_Fint *comm, MPI_Fint *handler, MPI_Fint *ierr))
 {
 	uintptr_t out = 0;
 	isthmus_enter("MPI_Errhandler_get");
-	*ierr = from_error(isthmus_Comm_get_errhandler(to_comm(*comm), (uintptr_t)&out));
+	set_error(ierr, from_error(isthmus_Comm_get_errhandler(to_comm(*comm), (uintptr_t)&out)));
 	if (out)
 		*handler = from_errhandler(out);
 }
