@@ -21,15 +21,16 @@ func TestNetPIPE(t *testing.T) {
 			"timed": "", "checked": "-i", "preposted": "-i -a", "synchronous": "-i -S", "stream": "-i -s", "both ways": "-i -a -2", "unaligned": "-i -O 1,3",
 		} {
 			t.Run(command+" "+name, func(t *testing.T) {
-				need(t, "netpipe-mpich2, netpipe-openmpi", command, mpi.launcher[0])
-				sameAsItsOwn(t, netpipe(mpi, command, flags), 2)
+				sameAsItsOwn(t, netpipe(t, mpi, command, flags), 2)
 			})
 		}
 	}
 }
 
 // netpipe is a program whose verdict is the sizes and what it says of them, without times.
-func netpipe(mpi implementation, command, flags string) program {
+func netpipe(t *testing.T, mpi implementation, command, flags string) program {
+	t.Helper()
+	need(t, "netpipe-mpich2, netpipe-openmpi", command, mpi.launcher[0])
 	return program{
 		mpi: mpi, direct: true,
 		command: slices.Concat([]string{command}, strings.Fields(flags), strings.Fields("-n 3 -u 1000000 -o out")),
