@@ -65,7 +65,7 @@ func (p program) overSites(t *testing.T, w *labtest.World, made string, ranks in
 		words = append(words, "--env", cprogram.PathVariable+"=.")
 	}
 	if p.result != "" {
-		words = append(words, "--fetch", "*"+p.result) // a pattern, as only rank 0 writes it
+		words = append(words, "--fetch", "*"+filepath.Ext(p.result)) // of which each host has one, but only rank 0 writes this
 	}
 	file, err := exec.LookPath(p.command[0])
 	if err != nil {
