@@ -11,7 +11,9 @@ var ErrSignature = mpi.ErrSignature
 
 // WithTypeCheck makes point-to-point messages carry the signature of their type, which receives
 // compare with theirs, like ISTHMUS_DEBUG=types. Every process must do the same. Each message is
-// then copied at both ends.
+// then copied at both ends. Elements of slices match all that look alike: an int32 is any of C's and
+// Fortran's signed integers of 4 bytes, a byte also MPI_CHAR and MPI_BYTE. Datatypes match by the
+// standard's names of their basic elements.
 func WithTypeCheck() Option { return func(cfg *config) { cfg.signs = true } }
 
 // signs reports whether c's messages begin with a signature.

@@ -59,6 +59,7 @@ var classes = []struct {
 	{mpilib.ErrCount, errCount},
 	{mpilib.ErrType, errType},
 	{mpilib.ErrTypeFreed, errType},
+	{mpilib.ErrSignature, errType},
 	{mpilib.ErrUncommitted, errType},
 	{mpilib.ErrConversion, errConversion},
 	{mpilib.ErrFreed, errComm},

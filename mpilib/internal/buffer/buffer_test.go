@@ -230,7 +230,12 @@ func TestSignatures(t *testing.T) {
 			A int32
 			B float32
 		}{{1, 2}}), false},
-		{"Go bytes", over(t, make([]byte, 4), 4, datatype.Byte), PartOf(make([]byte, 4)), false},
+		{"bytes", over(t, make([]byte, 4), 4, datatype.Byte), PartOf(make([]byte, 4)), true},
+		{"from C", over(t, make([]int32, 6), 6, datatype.Int), ints, true},
+		{"to C", ints, over(t, make([]int32, 6), 6, datatype.Int), true},
+		{"to Fortran", ints, over(t, make([]int32, 6), 6, datatype.Integer), true},
+		{"to another type of C", ints, over(t, make([]uint32, 6), 6, datatype.Unsigned), false},
+		{"by name", over(t, make([]int32, 6), 6, datatype.Int32), over(t, make([]int32, 6), 6, datatype.Int), false},
 		{"gaps", PartOf(make([]padded, 1)), over(t, make([]padded, 2), 2, gaps), false},
 	} {
 		b, err := c.out.Signed()

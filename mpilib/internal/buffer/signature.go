@@ -8,10 +8,10 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// The layout of a signature in a message: a mark, the number of elements, their hash.
+// The layout of a signature in a message: a mark, the number of elements, the hashes of their names and forms.
 const (
-	signatureMark = "types 1:"
-	SignatureSize = len(signatureMark) + 8 + 8
+	signatureMark = "types 2:"
+	SignatureSize = len(signatureMark) + 8 + 8 + 8
 )
 
 // typed returns p's type and the number of its elements. If the padding of a Go struct is
@@ -45,13 +45,16 @@ func (p *Part) Signed() ([]byte, error) {
 // Signature is datatype.Signature as transferred.
 type Signature datatype.Signature
 
-// Signature returns that of p.
+// Signature returns that of p. Elements of Go's types have no names.
 func (p *Part) Signature() (Signature, error) {
 	t, n, err := p.typed()
 	if err != nil {
 		return Signature{}, err
 	}
 	s, err := t.Signature(n)
+	if p.Layout == nil {
+		s = s.Nameless()
+	}
 	return Signature(s), err
 }
 
@@ -59,6 +62,7 @@ func (s Signature) put(b []byte) {
 	copy(b, signatureMark)
 	binary.LittleEndian.PutUint64(b[len(signatureMark):], uint64(s.Elements))
 	binary.LittleEndian.PutUint64(b[len(signatureMark)+8:], s.Hash)
+	binary.LittleEndian.PutUint64(b[len(signatureMark)+16:], s.Form)
 }
 
 // Accepts returns why a message with the signature at the front of b does not match p, or nil.
@@ -69,6 +73,7 @@ func (p *Part) Accepts(b []byte) error {
 	sent := datatype.Signature{
 		Elements: int64(binary.LittleEndian.Uint64(b[len(signatureMark):])),
 		Hash:     binary.LittleEndian.Uint64(b[len(signatureMark)+8:]),
+		Form:     binary.LittleEndian.Uint64(b[len(signatureMark)+16:]),
 	}
 	return p.Matches(sent)
 }
@@ -78,6 +83,9 @@ func (p *Part) Matches(sent datatype.Signature) error {
 	t, n, err := p.typed()
 	if err != nil {
 		return err
+	}
+	if p.Layout == nil {
+		sent = sent.Nameless()
 	}
 	if ok, err := t.Accepts(n, sent); err != nil || ok {
 		return err

@@ -58,12 +58,12 @@ func checkPrefixes(t *testing.T, s sample, count int64) {
 	size, n := int64(0), int64(0)
 	for range count {
 		for _, e := range s.m.entries {
-			sent = sent.then(basicSignature(kinds[e.kind].name))
+			sent = sent.then(kinds[e.kind].signature())
 			if n%7 == 0 || n < 20 {
 				if ok, err := s.t.Accepts(count, sent); !ok || err != nil {
 					t.Errorf("%d elements are refused: %v", n+1, err)
 				}
-				if ok, _ := s.t.Accepts(count, sent.then(basicSignature("another"))); ok {
+				if ok, _ := s.t.Accepts(count, sent.then((&kindInfo{name: "another"}).signature())); ok {
 					t.Errorf("%d elements and a stranger are taken", n+1)
 				}
 			}

@@ -189,7 +189,7 @@ func (m typemap) bytes(count int64) (at []int64) {
 func (m typemap) signature(count int64) (s Signature) {
 	for range count {
 		for _, e := range m.entries {
-			s = s.then(basicSignature(kinds[e.kind].name))
+			s = s.then(kinds[e.kind].signature())
 		}
 	}
 	return s

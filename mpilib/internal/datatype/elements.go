@@ -59,5 +59,5 @@ func (n *node) prefix(elements int64) Signature {
 		}
 		return s
 	}
-	return basicSignature(kinds[n.kind].name).times(elements)
+	return kinds[n.kind].signature().times(elements)
 }

@@ -43,7 +43,7 @@ func named(name string, c class, parts, size, external int64) *Type {
 		name: name,
 		size: parts * size, extent: parts * size, external: parts * external,
 		bounds:   bounds{data: true, top: parts * size, align: size},
-		sig:      basicSignature(name),
+		sig:      kinds[k].signature(),
 		shape:    basic(k),
 		contents: Contents{Combiner: CombinerNamed},
 	}

@@ -189,7 +189,24 @@ func TestAccepts(t *testing.T) {
 		{vector, 3, sig(doubleChar(), 19), false},
 		{vector, 3, sig(doubleChar(), 5).then(Double.sig), true},
 		{vector, 3, sig(doubleChar(), 5).then(Char.sig), false},
-		{Int, 4, Signature{-7, 1}, false}, // no input from a peer panics
+		{Int, 4, sig(Int32, 4), false},
+		{Int, 4, sig(Int32, 4).Nameless(), true},
+		{Int, 4, sig(Int32, 5).Nameless(), false},
+		{Integer, 4, sig(Int32, 4).Nameless(), true},
+		{Int, 4, sig(Uint32, 4).Nameless(), false},
+		{Int, 4, sig(Float, 4).Nameless(), false},
+		{Long, 4, sig(Int64, 4).Nameless(), true},
+		{Long, 4, sig(Int32, 4).Nameless(), false},
+		{Double, 4, sig(CFloatComplex, 4).Nameless(), false},
+		{Complex, 4, sig(CFloatComplex, 4).Nameless(), true},
+		{Byte, 4, sig(Uint8, 4).Nameless(), true},
+		{Char, 4, sig(Uint8, 4).Nameless(), true},
+		{Char, 4, sig(Int8, 4).Nameless(), false},
+		{CBool, 4, sig(Uint8, 4).Nameless(), false},
+		{vector, 3, sig(doubleChar(), 5).then(Uint8.sig).Nameless(), false},
+		{vector, 3, sig(doubleChar(), 5).then(Double.sig).then(Uint8.sig).Nameless(), true},
+		{Packed, 4, sig(Int32, 4).Nameless(), true},
+		{Int, 4, Signature{-7, 1, 1}, false}, // no input from a peer panics
 	} {
 		if got, err := c.receive.Accepts(c.count, c.sent); got != c.want || err != nil {
 			t.Errorf("%d x %v of %v = %v, %v", c.count, c.receive, c.sent, got, err)

@@ -49,7 +49,7 @@ func (n *node) find(pos int64) int {
 func runNode(k kind, disp, size int64) *node {
 	n := &node{op: opRun, kind: k, disp: disp, size: size}
 	if k != untyped {
-		n.sig = basicSignature(kinds[k].name).times(size / kinds[k].size)
+		n.sig = kinds[k].signature().times(size / kinds[k].size)
 	}
 	return n
 }

@@ -1,6 +1,7 @@
 package datatype
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/bits"
 )
@@ -11,7 +12,15 @@ import (
 // is the same in every process, so it may be sent with a message.
 type Signature struct {
 	Elements int64  // number of named types' elements; -1: any number, some are MPI_PACKED
-	Hash     uint64 // below 2^61-1
+	Hash     uint64 // of the types' names, below 2^61-1; 0: they do not matter (Nameless)
+	Form     uint64 // of what the elements look like, below 2^61-1
+}
+
+// Nameless returns s without the names of the types: it matches all elements that look alike. It is
+// for elements of Go's types, which have none of C's names: an int32 may be an MPI_INT, or an MPI_INT32_T.
+func (s Signature) Nameless() Signature {
+	s.Hash = 0
+	return s
 }
 
 // The hash is a polynomial in a fixed base over the field of 2^61-1 elements: the hash of two
@@ -25,15 +34,29 @@ const (
 // anything is the signature of sequences with MPI_PACKED elements.
 var anything = Signature{Elements: -1}
 
-// basicSignature returns the signature of one element of the named type. It is computed from the
-// name because numbers assigned at start-up could differ between programs.
-func basicSignature(name string) Signature {
-	if name == packedName {
+// signature returns that of one element. It is computed from texts because numbers assigned at
+// start-up could differ between programs.
+func (k *kindInfo) signature() Signature {
+	if k.name == packedName {
 		return anything
 	}
+	return Signature{1, textHash(k.name), textHash(k.form())}
+}
+
+// form says what an element looks like. Single bytes that are no numbers are as unsigned ones: Go has one type for both.
+func (k *kindInfo) form() string {
+	c := k.class
+	if c == octets && k.size == 1 {
+		c = unsigned
+	}
+	return fmt.Sprintf("class %d, %d parts, %d bytes", c, k.parts, k.size)
+}
+
+// textHash returns the hash of a sequence of one.
+func textHash(text string) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(name))
-	return Signature{1, h.Sum64() % fieldSize}
+	h.Write([]byte(text))
+	return h.Sum64() % fieldSize
 }
 
 // fieldMul multiplies in the field; a and b are below its size.
@@ -74,7 +97,12 @@ func (s Signature) then(u Signature) Signature {
 	case s == anything || u == anything:
 		return anything
 	}
-	return Signature{s.Elements + u.Elements, fieldAdd(fieldMul(s.Hash, fieldPow(u.Elements)), u.Hash)}
+	return s.followed(u, fieldPow(u.Elements))
+}
+
+// followed returns the signature of s followed by u; shift is the hash base to the power of u's elements.
+func (s Signature) followed(u Signature, shift uint64) Signature {
+	return Signature{s.Elements + u.Elements, fieldAdd(fieldMul(s.Hash, shift), u.Hash), fieldAdd(fieldMul(s.Form, shift), u.Form)}
 }
 
 // times returns the signature of n times s, n at least 0.
@@ -91,10 +119,10 @@ func (s Signature) times(n int64) Signature {
 			if all.Elements == 0 {
 				all = s
 			} else {
-				all = Signature{all.Elements + s.Elements, fieldAdd(fieldMul(all.Hash, shift), s.Hash)}
+				all = all.followed(s, shift)
 			}
 		}
-		s = Signature{2 * s.Elements, fieldAdd(fieldMul(s.Hash, shift), s.Hash)}
+		s = s.followed(s, shift)
 		shift = fieldMul(shift, shift)
 	}
 	return all
@@ -110,7 +138,7 @@ func (t *Type) Signature(count int64) (Signature, error) {
 
 // Accepts reports whether a receive of count elements of t may take a message with the signature
 // sent: whether it has the same sequence of basic elements or a longer one that begins with it
-// (MPI-4.1, 3.2.4 and 3.3.1). MPI_PACKED matches anything.
+// (MPI-4.1, 3.2.4 and 3.3.1). MPI_PACKED matches anything, and elements without names match those that look alike.
 func (t *Type) Accepts(count int64, sent Signature) (bool, error) {
 	whole, err := t.Signature(count)
 	switch {
@@ -125,6 +153,9 @@ func (t *Type) Accepts(count int64, sent Signature) (bool, error) {
 	got := t.sig.times(sent.Elements / per)
 	if rest := sent.Elements % per; rest > 0 {
 		got = got.then(t.nodeOf(true).prefix(rest))
+	}
+	if sent.Hash == 0 {
+		got = got.Nameless()
 	}
 	return got == sent, nil
 }
