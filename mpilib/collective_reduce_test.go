@@ -188,14 +188,15 @@ func TestStandard_6_9_2_NamedReductions(t *testing.T) {
 	}
 }
 
-// The debug mode takes a nonblocking, or a persistent, reduction of Parts for one of slices.
-func TestReductionsOfPartsAndSlices(t *testing.T) {
+// The debug mode takes a call of Parts, in each of its forms, for one of slices.
+func TestNamesOfCallsOfParts(t *testing.T) {
 	sum := must(ReductionNamed("MPI_SUM"))
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		one, all := []int{1 + c.Rank()}, make([]int, 1)
 		parts := AllreduceParts(c, PartOf(one), PartOf(all), sum)
-		start, prepare := parts.Start, parts.Init
+		bcast, start, prepare := BcastParts(c, PartOf(one), 0).Call, parts.Start, parts.Init
 		if c.Rank() == 0 {
+			bcast = func(ctx context.Context) error { return Bcast(ctx, c, one, 0) }
 			start = func() *Request { return Iallreduce(c, one, all, Sum) }
 			prepare = func() *Persistent { return AllreduceInit(c, one, all, Sum) }
 		}
@@ -207,7 +208,17 @@ func TestReductionsOfPartsAndSlices(t *testing.T) {
 		again := prepare()
 		err = again.Start()
 		_, waited := again.Wait(ctx)
-		return errors.Join(err, waited, equal("Init", all, []int{3}))
+		if err = errors.Join(err, waited, equal("Init", all, []int{3})); err != nil {
+			return err
+		}
+		if err := errors.Join(bcast(ctx), equal("Call", one, []int{1})); err != nil {
+			return err
+		}
+		other := BarrierCall(c).Call // a call of another operation is not taken for it
+		if c.Rank() == 0 {
+			other = AllgatherParts(c, PartOf(one), PartOf(make([]int, 2))).Call
+		}
+		return expect(other(ctx), ErrMismatch)
 	}, WithDebug(io.Discard))
 }
 

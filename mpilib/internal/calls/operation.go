@@ -27,9 +27,30 @@ type Operation struct {
 	run  coll.Run
 }
 
+// callName is the name of a blocking call. The program's function may have another, such as Collective.Call, where another rank's has
+// this one.
+func callName(operation string) string { return operation }
+
+// detachedName is that of a nonblocking call.
+func detachedName(operation string) string {
+	return "I" + strings.ToLower(operation[:1]) + operation[1:]
+}
+
+// repeatedName is that of a persistent one.
+func repeatedName(operation string) string { return operation + "Init" }
+
+// compared returns what the debug mode compares of a call on c.
+func (o *Operation) compared(c *Comm, name func(operation string) string) debug.Args {
+	a := o.args
+	if c.World.Watch != nil {
+		a.Name = name(o.Name)
+	}
+	return a
+}
+
 // Call makes the call on c and waits for it.
 func (o *Operation) Call(ctx context.Context, c *Comm) error {
-	r, err := c.Begin(o.args)
+	r, err := c.Begin(o.compared(c, callName))
 	if err != nil {
 		return err
 	}
@@ -58,11 +79,7 @@ func (o *Operation) do(ctx context.Context, r *Round) error {
 
 // Begin begins a nonblocking call on c, for Detach.
 func (o *Operation) Begin(c *Comm) (*Round, error) {
-	a := o.args.Detached()
-	if a.Name != "" {
-		a.Name = "I" + strings.ToLower(a.Name[:1]) + a.Name[1:]
-	}
-	return c.Begin(a)
+	return c.Begin(o.compared(c, detachedName).Detached())
 }
 
 // Detach carries out the call that r has begun in the background, and completes q then.
@@ -100,11 +117,7 @@ type Repeated struct {
 
 // Repeat prepares the call on c.
 func (o *Operation) Repeat(c *Comm) (*Repeated, error) {
-	a := o.args.Detached()
-	if a.Name != "" {
-		a.Name += "Init"
-	}
-	r, err := c.Begin(a)
+	r, err := c.Begin(o.compared(c, repeatedName).Detached())
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,6 @@ func reducingPart(name string, args debug.Args, send, recv buffer.Part, op reduc
 		p = &recv
 	}
 	o, err := op.On(p)
-	args.Op, args.Name = o.Name, name
+	args.Op = o.Name
 	return &Operation{name, args, err, run(o)}
 }

@@ -41,7 +41,7 @@ func (c *Comm) nextRound(ctx context.Context) (*Round, error) {
 
 // Begin assigns a collective call its place in the order of a communicator's calls; so this rank's
 // next call has the next place. The ranks of a group need not give an intercommunicator's calls the
-// same arguments, so those are not compared.
+// same arguments, so only the calls' names are compared.
 func (c *Comm) Begin(args ...debug.Args) (*Round, error) {
 	if !c.IsInter() {
 		call, err := c.begin(args)
@@ -57,7 +57,7 @@ func (c *Comm) Begin(args ...debug.Args) (*Round, error) {
 	}
 	var same []debug.Args
 	for _, a := range args {
-		same = append(same, debug.Args{Alone: a.Alone})
+		same = append(same, debug.Args{Name: a.Name, Alone: a.Alone})
 	}
 	call, err := c.Inner.begin(same)
 	if err != nil {
