@@ -14,6 +14,11 @@ func AlltoallwParts(comm *Comm, send, recv []Part) Collective {
 	return Collective{comm, calls.Alltoallw(inner(send), inner(recv))}
 }
 
+// AlltoallvParts is Alltoallv with a Part for, and of, every rank (MPI_Alltoallv; MPI-5.0, section 6.8).
+func AlltoallvParts(comm *Comm, send, recv []Part) Collective {
+	return Collective{comm, calls.AlltoallvPart(inner(send), inner(recv))}
+}
+
 // NeighborAlltoallwParts is NeighborAlltoallw as a Collective.
 func NeighborAlltoallwParts(comm *Comm, send, recv []Part) Collective {
 	return Collective{comm, calls.NeighborAlltoallw(&comm.core, inner(send), inner(recv))}

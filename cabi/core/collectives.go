@@ -187,7 +187,7 @@ func alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdis
 		if sendbuf != inPlace {
 			send = b.blocks(sendbuf, sendcounts, sdispls, sendtype, c.peers(), wide)
 		}
-		return mpilib.AlltoallwParts(c.Comm, send, recv)
+		return mpilib.AlltoallvParts(c.Comm, send, recv)
 	}
 }
 

@@ -10,12 +10,10 @@ import (
 // operands are how elements of a datatype are reduced.
 type operands struct {
 	op       mpilib.Reduction
-	standard *reductions.Operands // of one of the standard's operations; otherwise nil
+	standard *reductions.Operands // of one of the standard's operations on elements without gaps; otherwise nil
 	d        *datatypes.Type      // otherwise, nil after an error
+	isUser   bool                 // a function of the program's is called
 }
-
-// isUser reports whether a function of the program's is called.
-func (o operands) isUser() bool { return o.d != nil }
 
 // part is count elements in the program's memory; none after an error.
 func (o operands) part(address uintptr, count int64) (mpilib.Part, error) {
@@ -63,10 +61,14 @@ func OpCommutative(op, commute uintptr) int32 {
 // operandsOf returns how elements of d are reduced with an operation.
 func operandsOf(d *datatypes.Type, op uintptr) (operands, error) {
 	if o, ok := operations.Get(op); ok {
-		return operands{op: o.On(d.Handle), d: d}, nil
+		return operands{op: o.On(d.Handle), d: d, isUser: true}, nil
 	}
 	if d.Reduce != nil {
-		if o := d.Reduce(op); o != nil {
+		switch o := d.Reduce(op); {
+		case o == nil:
+		case d.Datatype.Size() != d.Extent: // messages are as those of a rank in Go, without the gaps of a pair
+			return operands{op: o.Op, d: d}, nil
+		default:
 			return operands{op: o.Op, standard: o}, nil
 		}
 	}

@@ -1,10 +1,6 @@
 package core
 
-import (
-	"slices"
-
-	"github.com/isthmus-grid/isthmus/mpilib"
-)
+import "github.com/isthmus-grid/isthmus/mpilib"
 
 // reduction is a call that reduces, before its buffers are known to be valid.
 type reduction struct {
@@ -39,7 +35,7 @@ func (b *builder) operands(datatype, op uintptr) operands {
 		o, err = operandsOf(d, op)
 	}
 	b.failed(err)
-	b.user = o.isUser()
+	b.user = o.isUser
 	return o
 }
 
@@ -77,7 +73,11 @@ func reduceScatter(sendbuf, recvbuf, recvcounts, datatype, op uintptr, wide int3
 
 // reduceScatterBlock describes a ReduceScatterBlock.
 func reduceScatterBlock(sendbuf, recvbuf uintptr, recvcount int64, datatype, op uintptr) description {
-	return scattered(sendbuf, recvbuf, datatype, op, func(n int) []int { return slices.Repeat([]int{int(recvcount)}, n) })
+	return reduced(sendbuf, recvbuf, recvcount, datatype, op, func(r *reduction) {
+		r.sent *= int64(r.c.Size())
+	}, func(r *reduction, send, recv mpilib.Part, op mpilib.Reduction) mpilib.Collective {
+		return mpilib.ReduceScatterBlockParts(r.c.Comm, send, recv, op)
+	})
 }
 
 // scattered describes a ReduceScatter in blocks of so many elements as counts returns.

@@ -40,12 +40,25 @@ func operandsOf[T any](apply kernel[T]) *Operands {
 	var element T
 	return &Operands{
 		Op: mpilib.NewReduction("operation", true, func(inout, in []byte, _, count int) error {
+			if n := min(len(inout), len(in)); n < count*int(unsafe.Sizeof(element)) { // the last element ends before its gap
+				a, b := make([]T, count), make([]T, count)
+				copy(memoryOf(a), inout)
+				copy(memoryOf(b), in)
+				apply(a, b)
+				copy(inout, memoryOf(a))
+				return nil
+			}
 			apply(elementsOf[T](inout, count), elementsOf[T](in, count))
 			return nil
 		}),
 		Size: int(unsafe.Sizeof(element)),
 		Part: func(memory []byte, count int) mpilib.Part { return mpilib.PartOf(elementsOf[T](memory, count)) },
 	}
+}
+
+// memoryOf is the memory of elements.
+func memoryOf[T any](of []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(of))), len(of)*int(unsafe.Sizeof(*new(T))))
 }
 
 // elementsOf is memory with n elements.

@@ -43,6 +43,11 @@ func ScattervPart(send []buffer.Part, recv buffer.Part, root int) *Operation {
 	return &Operation{Name: "Scatterv", args: debug.Loose(root), run: coll.ScattervPart(send, recv, root)}
 }
 
+// AlltoallvPart is Alltoallv of Parts, which may differ as those of Alltoallw.
+func AlltoallvPart(send, recv []buffer.Part) *Operation {
+	return &Operation{Name: "Alltoallv", args: debug.Args{Loose: true}, run: Alltoallw(send, recv).run}
+}
+
 // AllgathervPart is Allgatherv of Parts.
 func AllgathervPart(send buffer.Part, recv []buffer.Part) *Operation {
 	return &Operation{"Allgatherv", debug.Args{Loose: true}, send.Err, coll.AllgathervPart(send, recv)}
