@@ -94,6 +94,12 @@ func foreignProgram(t *testing.T, mpicc, source string, flags ...string) string 
 // job runs a command as so many ranks, and returns what each printed and its error.
 func job(t *testing.T, ranks int, name string, args ...string) ([]string, []error) {
 	t.Helper()
+	return jobOf(t, ranks, func(int) []string { return append([]string{name}, args...) })
+}
+
+// jobOf runs a command for each rank, with more variables.
+func jobOf(t *testing.T, ranks int, command func(rank int) []string, env ...string) ([]string, []error) {
+	t.Helper()
 	sockets, err := os.MkdirTemp("", "isthmus")
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +112,9 @@ func job(t *testing.T, ranks int, name string, args ...string) ([]string, []erro
 	for rank := range ranks {
 		processes.Go(func() {
 			var out bytes.Buffer
-			cmd := exec.CommandContext(ctx, name, args...)
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(libraries(t), "lib"),
+			words := command(rank)
+			cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+			cmd.Env = append(append(os.Environ(), env...), "LD_LIBRARY_PATH="+filepath.Join(libraries(t), "lib"),
 				fmt.Sprintf("%s=%d", mpilib.EnvRank, rank), fmt.Sprintf("%s=%d", mpilib.EnvSize, ranks),
 				mpilib.EnvJobKey+"="+jobKey, mpilib.EnvDir+"="+sockets)
 			cmd.Stdout, cmd.Stderr = &out, &out
