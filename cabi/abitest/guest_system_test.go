@@ -31,8 +31,11 @@ func TestThreads(t *testing.T) { passes(t, standardProgram(t, "threads.c")) }
 
 // A program that ends otherwise than by MPI_Finalize keeps its exit status, and says so once; its
 // children are no ranks.
-func TestLeave(t *testing.T) {
-	program := standardProgram(t, "leave.c")
+func TestLeave(t *testing.T)        { leaves(t, standardProgram(t, "leave.c")) }
+func TestMPICHLeave(t *testing.T)   { leaves(t, mpichProgram(t, "leave.c")) }
+func TestOpenMPILeave(t *testing.T) { leaves(t, openMPIProgram(t, "leave.c")) }
+
+func leaves(t *testing.T, program string) {
 	for _, c := range []struct{ way, status, output string }{
 		{"return", "exit status 5", "isthmus: rank 0: the program ended without MPI_Finalize\n"},
 		{"before", "exit status 6", ""},
@@ -50,8 +53,13 @@ func TestLeave(t *testing.T) {
 func TestForks(t *testing.T) { passes(t, standardProgram(t, "forks.c"), longer("100", "1000")) }
 
 // Threads of a process call MPI at once, also where it may use one core.
-func TestMultiple(t *testing.T) {
-	program := standardProgram(t, "multiple.c")
+func TestMultiple(t *testing.T)        { passesBoth(t, standardProgram(t, "multiple.c")) }
+func TestMPICHMultiple(t *testing.T)   { passesBoth(t, mpichProgram(t, "multiple.c")) }
+func TestOpenMPIMultiple(t *testing.T) { passesBoth(t, openMPIProgram(t, "multiple.c")) }
+
+// passesBoth is passes, and again with all ranks on one core.
+func passesBoth(t *testing.T, program string) {
+	t.Helper()
 	passes(t, program)
 	passes(t, standardProgram(t, "bound.c"), program)
 }
@@ -67,13 +75,31 @@ func passesLevels(t *testing.T, program string) {
 }
 
 // A process may be limited to 2 GiB of addresses.
-func TestAddressSpace(t *testing.T) {
-	passes(t, "/bin/sh", "-c", "ulimit -v 2097152 && exec "+standardProgram(t, "messages.c"))
+func TestAddressSpace(t *testing.T)        { passesLimited(t, standardProgram(t, "messages.c")) }
+func TestMPICHAddressSpace(t *testing.T)   { passesLimited(t, mpichProgram(t, "messages.c")) }
+func TestOpenMPIAddressSpace(t *testing.T) { passesLimited(t, openMPIProgram(t, "messages.c")) }
+
+func passesLimited(t *testing.T, program string) {
+	t.Helper()
+	passes(t, "/bin/sh", "-c", "ulimit -v 2097152 && exec "+program)
 }
 
 // A tool that is loaded before the library sees calls of MPI by their PMPI names.
 func TestTool(t *testing.T) {
-	program, tool := standardProgram(t, "sends.c"), standardProgram(t, "tool.c", "-shared", "-fPIC")
+	counts(t, standardProgram(t, "sends.c"), standardProgram(t, "tool.c", "-shared", "-fPIC"))
+}
+
+func TestMPICHTool(t *testing.T) {
+	counts(t, mpichProgram(t, "sends.c"), mpichProgram(t, "tool.c", "-shared", "-fPIC"))
+}
+
+func TestOpenMPITool(t *testing.T) {
+	counts(t, openMPIProgram(t, "sends.c"), openMPIProgram(t, "tool.c", "-shared", "-fPIC"))
+}
+
+// counts runs a program with a tool that says how many sends there were.
+func counts(t *testing.T, program, tool string) {
+	t.Helper()
 	outputs, errs := job(t, 3, "/usr/bin/env", "LD_PRELOAD="+tool, program)
 	for rank, output := range outputs {
 		if want := fmt.Sprintf("%d sends\n", rank+1); errs[rank] != nil || output != want {
@@ -83,15 +109,22 @@ func TestTool(t *testing.T) {
 }
 
 // A program that is not linked with the library can load it; so can Python.
-func TestLoaded(t *testing.T) { passes(t, standardProgram(t, "loaded.c", "-Wl,--as-needed")) }
+func TestLoaded(t *testing.T)        { passes(t, standardProgram(t, "loaded.c", "-Wl,--as-needed")) }
+func TestMPICHLoaded(t *testing.T)   { passes(t, mpichProgram(t, "loaded.c", "-Wl,--as-needed")) }
+func TestOpenMPILoaded(t *testing.T) { passes(t, openMPIProgram(t, "loaded.c", "-Wl,--as-needed")) }
 
-func TestPython(t *testing.T) {
+func TestPython(t *testing.T)        { passesPython(t, "libmpi_abi.so.1") }
+func TestMPICHPython(t *testing.T)   { passesPython(t, "libmpich.so.12") }
+func TestOpenMPIPython(t *testing.T) { passesPython(t, "libmpi.so.40") }
+
+func passesPython(t *testing.T, library string) {
+	t.Helper()
 	libraries(t)
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skipf("the library was not tested with Python: %v", err)
 	}
-	passes(t, python, filepath.Join("testdata", "program.py"))
+	passes(t, python, filepath.Join("testdata", "program.py"), library)
 }
 
 // When a rank is killed, the others end with an error that names it, or one that ended because of that:

@@ -66,10 +66,10 @@ func standardProgram(t *testing.T, source string, flags ...string) string {
 	return program
 }
 
-// mpichProgram compiles one with Debian's MPICH, and runs with our library in its place.
-func mpichProgram(t *testing.T, source string) string {
+// mpichProgram compiles one with Debian's MPICH, with more flags, and runs with our library in its place.
+func mpichProgram(t *testing.T, source string, flags ...string) string {
 	t.Helper()
-	return foreignProgram(t, "mpicc.mpich", source)
+	return foreignProgram(t, "mpicc.mpich", source, flags...)
 }
 
 // openMPIProgram compiles one with Debian's Open MPI, with more flags.
@@ -87,7 +87,7 @@ func foreignProgram(t *testing.T, mpicc, source string, flags ...string) string 
 		t.Skipf("an ABI was not tested with its own header: %v", err)
 	}
 	program := filepath.Join(t.TempDir(), "program")
-	command(t, path, append(append([]string{"-std=c99", "-o", program}, flags...), filepath.Join("testdata", source))...)
+	command(t, path, append(append([]string{"-std=c99", "-o", program}, flags...), filepath.Join("testdata", source), "-ldl")...)
 	return program
 }
 

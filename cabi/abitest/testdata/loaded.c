@@ -9,6 +9,21 @@
 
 static void *library;
 
+#if defined OPEN_MPI
+#define LIBRARY "libmpi.so.40"
+/* Handles are addresses of the library's objects, which the header takes from a library that is linked. */
+#undef MPI_COMM_WORLD
+#undef MPI_INT
+#undef MPI_SUM
+#define MPI_COMM_WORLD ((MPI_Comm)dlsym(library, "ompi_mpi_comm_world"))
+#define MPI_INT ((MPI_Datatype)dlsym(library, "ompi_mpi_int"))
+#define MPI_SUM ((MPI_Op)dlsym(library, "ompi_mpi_op_sum"))
+#elif defined MPICH_VERSION
+#define LIBRARY "libmpich.so.12"
+#else
+#define LIBRARY "libmpi_abi.so.1"
+#endif
+
 /* load stores the address of a function. */
 static void load(const char *name, void *function)
 {
@@ -28,7 +43,7 @@ int main(void)
 		(*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
 	int rank = -1, size = -1, sum = 0;
 	struct sigaction now;
-	library = dlopen("libmpi_abi.so.1", RTLD_NOW | RTLD_LOCAL);
+	library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL) {
 		fprintf(stderr, "%s\n", dlerror());
 		return 1;

@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <stdint.h>
 
 enum { THREADS = 4, ROUNDS = 300, N = 5000 };
 

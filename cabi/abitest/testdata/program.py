@@ -1,9 +1,19 @@
 # A Python program that calls the library by ctypes, with handlers and threads of Python's.
 import ctypes, signal, subprocess, sys, threading
 
-mpi = ctypes.CDLL("libmpi_abi.so.1")
-world, double, add = ctypes.c_void_p(0x101), ctypes.c_void_p(0x214), ctypes.c_void_p(0x21)
-multiple = 4096
+mpi = ctypes.CDLL(sys.argv[1])
+
+
+def named(name):  # Open MPI's handles are addresses of data objects
+    return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
+
+
+if sys.argv[1] == "libmpi_abi.so.1":
+    world, double, add, multiple = ctypes.c_void_p(0x101), ctypes.c_void_p(0x214), ctypes.c_void_p(0x21), 4096
+elif sys.argv[1] == "libmpich.so.12":
+    world, double, add, multiple = ctypes.c_int(0x44000000), ctypes.c_int(0x4C00080B), ctypes.c_int(0x58000003), 3
+else:
+    world, double, add, multiple = named("ompi_mpi_comm_world"), named("ompi_mpi_double"), named("ompi_mpi_op_sum"), 3
 ticks = 0
 
 
