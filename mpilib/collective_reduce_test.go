@@ -214,11 +214,41 @@ func TestNamesOfCallsOfParts(t *testing.T) {
 		if err := errors.Join(bcast(ctx), equal("Call", one, []int{1})); err != nil {
 			return err
 		}
+		in, counts, displs := make([]int, 2), []int{1, 1}, []int{0, 1}
+		each := func(buf []int) []Part { return []Part{PartOf(buf[:1]), PartOf(buf[len(buf)-1:])} }
+		alltoallv := AlltoallvParts(c, each(one), each(in)).Call
+		if c.Rank() == 0 {
+			alltoallv = func(ctx context.Context) error {
+				return Alltoallv(ctx, c, one, counts, []int{0, 0}, in, counts, displs)
+			}
+		}
+		if err := errors.Join(alltoallv(ctx), equal("Alltoallv", in, []int{1, 1})); err != nil {
+			return err
+		}
 		other := BarrierCall(c).Call // a call of another operation is not taken for it
 		if c.Rank() == 0 {
 			other = AllgatherParts(c, PartOf(one), PartOf(make([]int, 2))).Call
 		}
 		return expect(other(ctx), ErrMismatch)
+	}, WithDebug(io.Discard))
+}
+
+// On an intercommunicator, too.
+func TestNamesOfInterCalls(t *testing.T) {
+	standardWorld(t, 3, func(ctx context.Context, c *Comm) error {
+		side := c.Rank() / 2
+		half, err := c.Split(ctx, side, 0)
+		if err != nil {
+			return err
+		}
+		inter, err := IntercommCreate(ctx, half, 0, c, []int{2, 0}[side], 3)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			return BarrierCall(inter).Call(ctx)
+		}
+		return Barrier(ctx, inter)
 	}, WithDebug(io.Discard))
 }
 
