@@ -48,6 +48,13 @@ type Collective struct {
 	call *calls.Operation
 }
 
+// As is c as a call of another operation, such as NeighborAllgather, which does the same: errors and the debug mode name it.
+func (c Collective) As(operation string) Collective {
+	call := *c.call
+	call.Name = operation
+	return Collective{c.comm, &call}
+}
+
 // Call makes the call and waits for it, as Allreduce does.
 func (c Collective) Call(ctx context.Context) error { return blocking(ctx, c.comm, c.call) }
 

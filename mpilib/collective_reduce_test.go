@@ -225,6 +225,13 @@ func TestNamesOfCallsOfParts(t *testing.T) {
 		if err := errors.Join(alltoallv(ctx), equal("Alltoallv", in, []int{1, 1})); err != nil {
 			return err
 		}
+		same := AlltoallwParts(c, each(one), each(in)).As("Alltoallv")
+		if c.Rank() == 0 {
+			same = AlltoallvParts(c, each(one), each(in))
+		}
+		if err := same.Call(ctx); err != nil {
+			return err
+		}
 		other := BarrierCall(c).Call // a call of another operation is not taken for it
 		if c.Rank() == 0 {
 			other = AllgatherParts(c, PartOf(one), PartOf(make([]int, 2))).Call

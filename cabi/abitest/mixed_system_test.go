@@ -286,6 +286,15 @@ func (r *mixedRank) communicators(world *mpilib.Comm) {
 	if part != nil {
 		r.succeeds("Free", part.Free())
 	}
+	me, size := world.Rank(), world.Size()
+	left, right, in := (me+size-1)%size, (me+1)%size, make([]int32, 2)
+	part, err = same.CartCreate(r.ctx, []int{size}, []bool{true}, false)
+	r.succeeds("CartCreate", err)
+	err = mpilib.NeighborAllgather(r.ctx, part, []int32{int32(me)}, in)
+	r.succeeds("NeighborAllgather", err, slices.Equal(in, []int32{int32(left), int32(right)}))
+	err = mpilib.NeighborAlltoall(r.ctx, part, []int32{int32(2 * me), int32(2*me + 1)}, in)
+	r.succeeds("NeighborAlltoall", err, int(in[0]+in[1]) == 2*left+1+2*right)
+	r.succeeds("Free", part.Free())
 	r.succeeds("Free", same.Free())
 }
 

@@ -8,8 +8,8 @@ import (
 
 // neighbourly describes a call between neighbours: parts has those for each of the neighbours, of which there are in to receive
 // from and out to send to. All neighbourhood collectives (MPI-5.0, section 8.6) are mpilib's NeighborAlltoallw: they differ in how
-// the program says what goes to each neighbour, and what comes from it.
-func neighbourly(sendbuf uintptr, parts func(b *builder, in, out int) (send, recv []mpilib.Part)) description {
+// the program says what goes to each neighbour, and what comes from it, and in what ranks in Go call them.
+func neighbourly(call string, sendbuf uintptr, parts func(b *builder, in, out int) (send, recv []mpilib.Part)) description {
 	return func(c *communicator, b *builder) mpilib.Collective {
 		in, out, err := c.degrees()
 		if sendbuf == inPlace {
@@ -20,7 +20,7 @@ func neighbourly(sendbuf uintptr, parts func(b *builder, in, out int) (send, rec
 			return mpilib.Collective{}
 		}
 		send, recv := parts(b, in, out)
-		return mpilib.NeighborAlltoallwParts(c.Comm, send, recv)
+		return mpilib.NeighborAlltoallwParts(c.Comm, send, recv).As(call)
 	}
 }
 
@@ -62,35 +62,35 @@ func (b *builder) placed(buf, counts, displs, datatypes uintptr, n int, wide int
 
 // neighborAllgather describes a NeighborAllgather.
 func neighborAllgather(sendbuf uintptr, sendcount int64, sendtype, recvbuf uintptr, recvcount int64, recvtype uintptr) description {
-	return neighbourly(sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
+	return neighbourly("NeighborAllgather", sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
 		return slices.Repeat([]mpilib.Part{b.part(sendbuf, sendcount, sendtype)}, out), b.sequence(recvbuf, recvcount, recvtype, in)
 	})
 }
 
 // neighborAllgatherv describes a NeighborAllgatherv.
 func neighborAllgatherv(sendbuf uintptr, sendcount int64, sendtype, recvbuf, recvcounts, displs, recvtype uintptr, wide int32) description {
-	return neighbourly(sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
+	return neighbourly("NeighborAllgatherv", sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
 		return slices.Repeat([]mpilib.Part{b.part(sendbuf, sendcount, sendtype)}, out), b.blocks(recvbuf, recvcounts, displs, recvtype, in, wide)
 	})
 }
 
 // neighborAlltoall describes a NeighborAlltoall.
 func neighborAlltoall(sendbuf uintptr, sendcount int64, sendtype, recvbuf uintptr, recvcount int64, recvtype uintptr) description {
-	return neighbourly(sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
+	return neighbourly("NeighborAlltoall", sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
 		return b.sequence(sendbuf, sendcount, sendtype, out), b.sequence(recvbuf, recvcount, recvtype, in)
 	})
 }
 
 // neighborAlltoallv describes a NeighborAlltoallv.
 func neighborAlltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype uintptr, wide int32) description {
-	return neighbourly(sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
+	return neighbourly("NeighborAlltoallv", sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
 		return b.blocks(sendbuf, sendcounts, sdispls, sendtype, out, wide), b.blocks(recvbuf, recvcounts, rdispls, recvtype, in, wide)
 	})
 }
 
 // neighborAlltoallw describes a NeighborAlltoallw.
 func neighborAlltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes uintptr, wide int32) description {
-	return neighbourly(sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
+	return neighbourly("NeighborAlltoallw", sendbuf, func(b *builder, in, out int) (send, recv []mpilib.Part) {
 		return b.placed(sendbuf, sendcounts, sdispls, sendtypes, out, wide), b.placed(recvbuf, recvcounts, rdispls, recvtypes, in, wide)
 	})
 }

@@ -192,6 +192,11 @@ static void communicators(void)
 	CHECK(MPI_Comm_split(copy, rank == 0 ? MPI_UNDEFINED : 1, 0, &part) == MPI_SUCCESS && (part == MPI_COMM_NULL) == (rank == 0));
 	if (rank > 0)
 		MPI_Comm_free(&part);
+	int periodic = 1, out[2] = {2 * rank, 2 * rank + 1}, in[2], left = (rank + size - 1) % size, right = (rank + 1) % size;
+	CHECK(MPI_Cart_create(copy, 1, &size, &periodic, 0, &part) == MPI_SUCCESS);
+	CHECK(MPI_Neighbor_allgather(&rank, 1, MPI_INT, in, 1, MPI_INT, part) == MPI_SUCCESS && in[0] == left && in[1] == right);
+	CHECK(MPI_Neighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, part) == MPI_SUCCESS && in[0] + in[1] == 2 * left + 1 + 2 * right);
+	CHECK(MPI_Comm_free(&part) == MPI_SUCCESS);
 	CHECK(MPI_Comm_free(&copy) == MPI_SUCCESS);
 }
 
