@@ -11,7 +11,7 @@ import (
 func TestHasCallbacks(t *testing.T) {
 	joined()
 	var op, once, repeated uintptr
-	in, out := &[2]int32{1, 2}, &[2]int32{}
+	in, out, again := &[2]int32{1, 2}, &[2]int32{}, &[2]int32{}
 	expect := func(after string, want bool) {
 		t.Helper()
 		if callbacks.Expected() != want {
@@ -22,7 +22,7 @@ func TestHasCallbacks(t *testing.T) {
 	check(t, "Iallreduce", Iallreduce(address(in), address(out), 2, typeInt, reductions.Sum, commWorld, address(&once)), success)
 	expect("a predefined operation", false)
 	check(t, "Wait", Wait(address(&once), 0), success)
-	check(t, "AllreduceInit", AllreduceInit(address(in), address(out), 2, typeInt, op, commWorld, infoNull, address(&repeated)), success)
+	check(t, "AllreduceInit", AllreduceInit(address(in), address(again), 2, typeInt, op, commWorld, infoNull, address(&repeated)), success)
 	expect("AllreduceInit", false)
 	check(t, "Iallreduce", Iallreduce(address(in), address(out), 2, typeInt, op, commWorld, address(&once)), success)
 	expect("Iallreduce", true)
@@ -35,7 +35,7 @@ func TestHasCallbacks(t *testing.T) {
 	expect("Wait for an inactive request", false)
 	check(t, "RequestFree", RequestFree(address(&repeated)), success)
 	check(t, "OpFree", OpFree(address(&op)), success)
-	if *out != *in {
-		t.Errorf("reduced to %v", *out)
+	if *out != *in || *again != *in {
+		t.Errorf("reduced to %v and %v", *out, *again)
 	}
 }

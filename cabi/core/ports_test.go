@@ -30,6 +30,7 @@ func TestPortErrors(t *testing.T) {
 	check(t, "CommConnect to a port at address 0", CommConnect(0, infoNull, 0, commWorld, address(&made)), errPort)
 	check(t, "CommConnect with root 1", CommConnect(name, infoNull, 1, commWorld, address(&made)), errRank)
 	check(t, "CommSetErrhandler", CommSetErrhandler(commSelf, errorsReturn), success)
+	defer CommSetErrhandler(commSelf, errorsAreFatal)
 	check(t, "CommJoin of no descriptor", CommJoin(-1, address(&inter)), errArg)
 }
 
