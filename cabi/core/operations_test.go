@@ -43,3 +43,17 @@ func TestUserOperationBefore(t *testing.T) {
 	check(t, "TypeFree", TypeFree(address(&back)), success)
 	check(t, "OpFree", OpFree(address(&op)), success)
 }
+
+// Messages of pairs with gaps are as those of ranks in Go, without the gaps; others are reduced where they are.
+func TestPairsWithGaps(t *testing.T) {
+	for name, gaps := range map[string]bool{"MPI_DOUBLE_INT": true, "MPI_2INT": false} {
+		d, err := typeOf(datatypes.Named(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := operandsOf(d, reductions.MaxLoc)
+		if err != nil || o.isUser || (o.standard == nil) != gaps || (o.d != nil) != gaps {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+	}
+}

@@ -147,6 +147,11 @@ func TestSessionBuffer(t *testing.T) {
 	check(t, "another", SessionAttachBuffer(*s, address(&memory[0]), 8), errBuffer)
 	check(t, "Bsend", Bsend(address(&x), 1, typeInt, 0, 0, *c), success)
 	check(t, "SessionFlushBuffer", SessionFlushBuffer(*s), success)
+	var flushed uintptr
+	check(t, "SessionIflushBuffer", SessionIflushBuffer(*s, address(&flushed)), success)
+	if check(t, "Wait", Wait(address(&flushed), 0), success); flushed != requestNull {
+		t.Errorf("the request of the flush is %#x", flushed)
+	}
 	check(t, "CommDup", CommDup(*c, address(&dup)), success)
 	check(t, "Bsend of what was made from it", Bsend(address(&x), 1, typeInt, 0, 0, dup), success)
 	check(t, "Recv", Recv(address(&x), 1, typeInt, 0, 0, dup, 0), success)
